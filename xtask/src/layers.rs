@@ -76,7 +76,8 @@ mod engine {
 
     #[test]
     fn a_line_that_names_the_crate_is_recognised() {
-        for line in ["use store::Error;", "    /// See [`store::Options`].", "f(store::Store::open(dir))", "use store;"]
+        for line in
+            ["use store::Error;", "    /// See [`store::StoreOptions`].", "f(store::Store::open(dir))", "use store;"]
         {
             assert!(names_store(line), "{line}");
         }

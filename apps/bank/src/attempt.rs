@@ -20,12 +20,12 @@ pub struct Failed {
 
 impl Rules {
     /// The verdict on an attempt after these failures.
-    pub fn verdict(self, failed: Failed, is_right: bool) -> Verdict {
+    pub fn verdict(self, failed: Failed, is_right: bool) -> AttemptVerdict {
         match is_right {
-            _ if failed.of_address >= u64::from(self.ban_after) => Verdict::Banned,
-            _ if failed.of_user >= u64::from(self.lock_after) => Verdict::Locked,
-            true => Verdict::Success,
-            false => Verdict::Wrong,
+            _ if failed.of_address >= u64::from(self.ban_after) => AttemptVerdict::Banned,
+            _ if failed.of_user >= u64::from(self.lock_after) => AttemptVerdict::Locked,
+            true => AttemptVerdict::Success,
+            false => AttemptVerdict::Wrong,
         }
     }
 }
@@ -53,7 +53,7 @@ pub struct Attempt {
 
 /// The verdict on an attempt. The checks are made in this order; the first that rejects decides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum AttemptVerdict {
     /// Too many attempts from the address have failed.
     Banned,
     /// Too many attempts of the user have failed.
@@ -64,20 +64,20 @@ pub enum Verdict {
     Success,
 }
 
-impl Verdict {
+impl AttemptVerdict {
     /// Its word in a ledger.
     pub fn word(self) -> &'static str {
         match self {
-            Verdict::Banned => "banned",
-            Verdict::Locked => "locked",
-            Verdict::Wrong => "wrong",
-            Verdict::Success => "success",
+            AttemptVerdict::Banned => "banned",
+            AttemptVerdict::Locked => "locked",
+            AttemptVerdict::Wrong => "wrong",
+            AttemptVerdict::Success => "success",
         }
     }
 
     /// The verdict of a word.
-    pub fn of_word(word: &str) -> Option<Verdict> {
-        [Verdict::Banned, Verdict::Locked, Verdict::Wrong, Verdict::Success]
+    pub fn of_word(word: &str) -> Option<AttemptVerdict> {
+        [AttemptVerdict::Banned, AttemptVerdict::Locked, AttemptVerdict::Wrong, AttemptVerdict::Success]
             .into_iter()
             .find(|verdict| verdict.word() == word)
     }
@@ -85,10 +85,10 @@ impl Verdict {
     /// The notice on the login page; none after a success.
     pub fn notice(self) -> Option<&'static str> {
         match self {
-            Verdict::Banned => Some("You're banned."),
-            Verdict::Locked => Some("This account is locked."),
-            Verdict::Wrong => Some("Wrong username or password"),
-            Verdict::Success => None,
+            AttemptVerdict::Banned => Some("You're banned."),
+            AttemptVerdict::Locked => Some("This account is locked."),
+            AttemptVerdict::Wrong => Some("Wrong username or password"),
+            AttemptVerdict::Success => None,
         }
     }
 }
@@ -106,14 +106,14 @@ pub struct Login {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Decision {
     /// The verdict on the attempt.
-    pub verdict: Verdict,
+    pub verdict: AttemptVerdict,
     /// The previous successful login of the user, if there was one.
     pub previous: Option<Login>,
 }
 
 /// Locked users and banned addresses, each list sorted.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-pub struct Report {
+pub struct LockReport {
     /// Addresses that are banned.
     pub banned_ips: Vec<String>,
     /// Logins of locked users.

@@ -21,18 +21,18 @@ use crate::{export, generate, import, web};
 pub struct Cli {
     /// What to do.
     #[command(subcommand)]
-    pub command: Command,
+    pub command: BankCommand,
 }
 
 /// What to do.
 #[derive(Debug, Subcommand)]
-pub enum Command {
+pub enum BankCommand {
     /// Serve the login page
     Serve(Serve),
     /// Load customers and the log of attempts into a data folder
     Import(Import),
     /// Generate customers and a log: users.tsv and log.tsv
-    Generate(Generate),
+    Generate(GenerateArguments),
     /// Write the counters of failures as SQL to standard output
     ExportSql(ExportSql),
 }
@@ -85,7 +85,7 @@ pub struct Import {
 
 /// Arguments of `bank generate`.
 #[derive(Debug, Args)]
-pub struct Generate {
+pub struct GenerateArguments {
     /// The folder of users.tsv and log.tsv
     pub folder: PathBuf,
     /// Customers; one in 2,000 is locked by the log
@@ -109,26 +109,26 @@ pub struct ExportSql {
 }
 
 /// Result of a command: an error is a text.
-pub type Outcome = Result<(), String>;
+pub type CommandResult = Result<(), String>;
 
 /// Runs a command.
 ///
 /// # Errors
 /// The text says what failed, and on what.
-pub fn run(cli: Cli) -> Outcome {
+pub fn run(cli: Cli) -> CommandResult {
     match cli.command {
-        Command::Serve(arguments) => serve(&arguments),
-        Command::Import(arguments) => load(&arguments),
-        Command::Generate(arguments) => make(&arguments),
-        Command::ExportSql(arguments) => write_sql(&arguments),
+        BankCommand::Serve(arguments) => serve(&arguments),
+        BankCommand::Import(arguments) => load(&arguments),
+        BankCommand::Generate(arguments) => make(&arguments),
+        BankCommand::ExportSql(arguments) => write_sql(&arguments),
     }
 }
 
-fn serve(arguments: &Serve) -> Outcome {
+fn serve(arguments: &Serve) -> CommandResult {
     tracing_subscriber::fmt().with_writer(std::io::stderr).with_max_level(tracing::Level::INFO).init();
     let rules = Rules { ban_after: arguments.ban_after, lock_after: arguments.lock_after };
     let bank = Bank::open(&arguments.data, arguments.redis.as_deref(), rules)?;
-    let settings = web::Settings {
+    let settings = web::WebSettings {
         data: arguments.data.clone(),
         assets: arguments.assets.clone(),
         trusted_proxies: arguments.trusted_proxies.clone(),
@@ -146,7 +146,7 @@ fn serve(arguments: &Serve) -> Outcome {
     if is_asked { Ok(()) } else { Err("an event loop has ended: see the log".into()) }
 }
 
-fn load(arguments: &Import) -> Outcome {
+fn load(arguments: &Import) -> CommandResult {
     let database = open_database(&arguments.data)?;
     if let Some(file) = &arguments.users {
         timed("users", || import::users(&database, file))?;
@@ -162,13 +162,13 @@ fn load(arguments: &Import) -> Outcome {
 }
 
 /// Runs an import, and prints the number of imported items and the time.
-fn timed<E: Display>(what: &str, import: impl FnOnce() -> Result<u64, E>) -> Outcome {
+fn timed<E: Display>(what: &str, import: impl FnOnce() -> Result<u64, E>) -> CommandResult {
     let began = Instant::now();
     let count = import().map_err(|error| error.to_string())?;
     line(format_args!("imported {count} {what} in {:.2} s", began.elapsed().as_secs_f64()))
 }
 
-fn make(arguments: &Generate) -> Outcome {
+fn make(arguments: &GenerateArguments) -> CommandResult {
     let folder = &arguments.folder;
     let made = generate::write(folder, arguments.users, arguments.seed);
     let made = made.map_err(|error| format!("{}: {error}", folder.display()))?;
@@ -182,7 +182,7 @@ fn make(arguments: &Generate) -> Outcome {
     ))
 }
 
-fn write_sql(arguments: &ExportSql) -> Outcome {
+fn write_sql(arguments: &ExportSql) -> CommandResult {
     let ledger: Box<dyn Ledger> = match (&arguments.data, &arguments.redis) {
         (Some(folder), _) => Box::new(Embedded::new(existing(folder)?)),
         (None, Some(address)) => Box::new(open_redis(address)?),
@@ -202,6 +202,6 @@ fn existing(folder: &Path) -> Result<sapsan::Database, String> {
 }
 
 /// Writes a line to standard output.
-fn line(text: impl Display) -> Outcome {
+fn line(text: impl Display) -> CommandResult {
     std::io::stdout().write_all(format!("{text}\n").as_bytes()).map_err(|error| format!("standard output: {error}"))
 }

@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 use std::io::{self, Write};
 
 use crate::clock;
-use crate::ledger::{Counter, Ledger, LedgerError};
+use crate::ledger::{FailureCounter, Ledger, LedgerError};
 
 /// Largest number of rows in one INSERT.
 const ROWS_MAX: usize = 500;
@@ -71,9 +71,9 @@ struct Inserts<'o> {
 }
 
 impl Inserts<'_> {
-    fn add(&mut self, counter: &Counter) -> io::Result<()> {
+    fn add(&mut self, counter: &FailureCounter) -> io::Result<()> {
         match counter {
-            Counter::User { login, failed, last } => {
+            FailureCounter::User { login, failed, last } => {
                 self.begin("login_failures (login, failed, last_login_at, last_login_ip)")?;
                 let (at, address) = match last {
                     Some(last) => (quoted(&clock::local(last.at)), quoted(&last.address)),
@@ -81,7 +81,7 @@ impl Inserts<'_> {
                 };
                 let _ = write!(self.text, "({}, {failed}, {at}, {address})", quoted(login));
             }
-            Counter::Address { address, failed } => {
+            FailureCounter::Address { address, failed } => {
                 self.begin("ip_failures (ip, failed)")?;
                 let _ = write!(self.text, "({}, {failed})", quoted(address));
             }
@@ -124,19 +124,19 @@ fn quoted(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::attempt::{Attempt, Decision, Login, Report, Rules};
-    use crate::ledger::Visit;
+    use crate::attempt::{Attempt, Decision, LockReport, Login, Rules};
+    use crate::ledger::CounterVisitor;
 
-    struct Fixed(Vec<Counter>);
+    struct Fixed(Vec<FailureCounter>);
 
     impl Ledger for Fixed {
         fn attempt_now(&self, _: Attempt, _: Rules) -> Result<Decision, LedgerError> {
             Err(LedgerError::Busy)
         }
-        fn report(&self, _: Rules) -> Result<Report, LedgerError> {
-            Ok(Report::default())
+        fn report(&self, _: Rules) -> Result<LockReport, LedgerError> {
+            Ok(LockReport::default())
         }
-        fn counters(&self, visit: &mut Visit<'_>) -> Result<(), LedgerError> {
+        fn counters(&self, visit: &mut CounterVisitor<'_>) -> Result<(), LedgerError> {
             self.0.iter().cloned().try_for_each(visit)
         }
     }
@@ -144,8 +144,8 @@ mod tests {
     #[test]
     fn counters_become_statements_and_quotes_are_doubled() {
         let last = Some(Login { at: 0, address: "::1".to_owned() });
-        let user = |login: &str, last| Counter::User { login: login.to_owned(), failed: 3, last };
-        let address = |number: u64| Counter::Address { address: format!("10.0.0.{number}"), failed: number };
+        let user = |login: &str, last| FailureCounter::User { login: login.to_owned(), failed: 3, last };
+        let address = |number: u64| FailureCounter::Address { address: format!("10.0.0.{number}"), failed: number };
         let mut counters = vec![user("o'neil", None), user("ann", last)];
         counters.extend((0..ROWS_MAX as u64 + 1).map(address));
         let mut out = Vec::new();

@@ -9,7 +9,7 @@ use std::io::{self, Read};
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use sapsan::docs::import::{ImportError, Input, Options};
+use sapsan::docs::import::{ImportError, ImportOptions, Input};
 use sapsan::{Database, DatabaseError};
 use serde_json::json;
 
@@ -176,7 +176,7 @@ fn import(
     let mistake = Arc::new(Mutex::new(None));
     let documents = Documents { lines, next, chunk: Vec::new(), taken: 0, mistake: Arc::clone(&mistake) };
     let input = Input::Stream { name: documents.lines.mistake("").file, read: Box::new(documents) };
-    let options = Options { collection: Some(collection.to_owned()), ..Options::default() };
+    let options = ImportOptions { collection: Some(collection.to_owned()), ..ImportOptions::default() };
     let imported = database.docs().import(vec![input], &options, &|_| {});
     // The database's error says only that the stream failed.
     if let Some(mistake) = mistake.lock().unwrap_or_else(PoisonError::into_inner).take() {

@@ -5,12 +5,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use sapsan::{
-    App, Client, Db, Error, Files, Form, Html, Json, Keys, Later, Redirect, Respond, Response, Session, SessionData,
-    SessionError, Sessions, Shared, Threads, blocking, embed, later,
+    App, ClientAddress, Db, Error, Files, Form, Html, Json, Keys, Later, Redirect, Respond, Response, Session,
+    SessionData, SessionError, Sessions, Shared, Threads, blocking, embed, later,
 };
 use serde::{Deserialize, Serialize};
 
-use crate::attempt::{Attempt, Decision, Login, Report, Verdict};
+use crate::attempt::{Attempt, AttemptVerdict, Decision, LockReport, Login};
 use crate::bank::{Bank, attempt_of};
 use crate::clock;
 use crate::ledger::{LedgerError, embedded};
@@ -32,7 +32,7 @@ const BODY_BYTES_MAX: usize = 16 << 10;
 
 /// Settings of the web application.
 #[derive(Clone, Debug, Default)]
-pub struct Settings {
+pub struct WebSettings {
     /// The data folder, which holds the keys of sessions.
     pub data: PathBuf,
     /// The folder with `stylesheets` and `images`; without one the files built into the program are used.
@@ -47,7 +47,7 @@ pub struct Settings {
 ///
 /// # Errors
 /// The keys of sessions, or a folder of assets, cannot be used.
-pub fn app(bank: Bank, settings: &Settings) -> Result<App, String> {
+pub fn app(bank: Bank, settings: &WebSettings) -> Result<App, String> {
     let keys = Keys::from_file(settings.data.join(KEYS_FILE)).map_err(|error| error.to_string())?;
     let mut app = App::new()
         .body_bytes_max(BODY_BYTES_MAX)
@@ -105,7 +105,7 @@ fn index(session: Session<'_>) -> Response {
 
 fn log_in(
     Form(Credentials { login, password }): Form<Credentials>,
-    Client(client): Client,
+    ClientAddress(client): ClientAddress,
     db: Db<'_>,
     Shared(bank): Shared<Bank>,
     _session: Session<'_>,
@@ -152,7 +152,7 @@ fn answer(
     let decision = decision.map_err(failed)?;
     let session = session.ok_or_else(|| Error::internal("a login without a session"))?;
     match decision.verdict {
-        Verdict::Success => {
+        AttemptVerdict::Success => {
             begin(session, attempt, decision.previous)?;
             Ok(Redirect::found("/mypage"))
         }
@@ -198,6 +198,6 @@ fn my_page(session: Session<'_>) -> Result<Response, SessionError> {
     Ok(Html(page).respond())
 }
 
-fn report(Shared(bank): Shared<Bank>) -> Result<Json<Report>, Error> {
+fn report(Shared(bank): Shared<Bank>) -> Result<Json<LockReport>, Error> {
     bank.ledger().report(bank.rules()).map(Json).map_err(failed)
 }

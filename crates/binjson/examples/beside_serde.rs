@@ -5,7 +5,7 @@
 //! and the same in cycles at the core's clock rate during these rounds; the hit rate of the field cache for mixed shapes; and
 //! the size of the tables. It does not measure documents that are read from memory or disk.
 
-use binjson::{Document, Encoder, FieldCache, FieldName, JsonWriter};
+use binjson::{Encoder, FieldCache, FieldName, JsonWriter, StoredDocument};
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
@@ -172,11 +172,11 @@ fn one_field(name: &str, text: &[u8], fields: &[&str], rounds: usize) {
         let measured = Rounds::measure(
             rounds,
             || {
-                let document = Document::from_bytes(black_box(&stored)).ok();
+                let document = StoredDocument::from_bytes(black_box(&stored)).ok();
                 black_box(document.and_then(|document| document.field(black_box(field))));
             },
             || {
-                let document = Document::from_bytes(black_box(&stored)).ok();
+                let document = StoredDocument::from_bytes(black_box(&stored)).ok();
                 black_box(document.map(|document| document.raw_named(black_box(&prepared), &mut cache)));
             },
         );
@@ -212,7 +212,7 @@ fn mixed_shapes(rounds: usize) {
         let (mut cache, mut hits) = (FieldCache::default(), 0);
         for stored in &documents {
             let before = cache;
-            let document = Document::from_bytes(stored).expect("just encoded");
+            let document = StoredDocument::from_bytes(stored).expect("just encoded");
             black_box(document.raw_named(&name, &mut cache));
             hits += usize::from(before == cache);
         }
@@ -220,13 +220,13 @@ fn mixed_shapes(rounds: usize) {
             rounds,
             || {
                 for stored in black_box(&documents) {
-                    let document = Document::from_bytes(stored).ok();
+                    let document = StoredDocument::from_bytes(stored).ok();
                     black_box(document.map(|document| document.raw_named(&name, &mut cache)));
                 }
             },
             || {
                 for stored in black_box(&documents) {
-                    let document = Document::from_bytes(stored).ok();
+                    let document = StoredDocument::from_bytes(stored).ok();
                     black_box(document.and_then(|document| document.field(black_box(field))));
                 }
             },
@@ -248,7 +248,7 @@ fn mixed_shapes(rounds: usize) {
 
 fn size(name: &str, text: &[u8], bound: f64) {
     let stored = encoded(text);
-    let document = Document::from_bytes(&stored).expect("just encoded");
+    let document = StoredDocument::from_bytes(&stored).expect("just encoded");
     let share = stored.len() as f64 / document.text().len() as f64;
     Row {
         work: format!("stored size of a {name}"),
@@ -268,7 +268,7 @@ fn round_trip(documents: &[(&str, Vec<u8>)]) {
     let texts = documents.iter().map(|(_, text)| text).chain([&odd]);
     let exact = texts.filter(|text| {
         let stored = encoded(text);
-        Document::from_bytes(&stored).is_ok_and(|document| document.text() == text.as_slice())
+        StoredDocument::from_bytes(&stored).is_ok_and(|document| document.text() == text.as_slice())
     });
     let (exact, all) = (exact.count(), documents.len() + 1);
     Row {

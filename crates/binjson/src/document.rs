@@ -4,14 +4,14 @@ use crate::error::Damaged;
 use crate::limits::TEXT_BYTES_MAX;
 use crate::table::{FieldTable, NestedTables, body_bytes, number_at};
 use crate::tag::{FORMAT_VERSION, MARK_BYTES, TAG_MARK, TAG_NESTED, TAG_OBJECT};
-use crate::value::Value;
+use crate::value::JsonValue;
 
 /// Longer bytes are not a stored document. The tables of the longest text take less than twice its size.
 const STORED_BYTES_MAX: usize = 4 * TEXT_BYTES_MAX;
 
 /// A view of a stored document. It is cheap to make and to copy, because nothing is decoded in advance.
 #[derive(Clone, Copy)]
-pub struct Document<'a> {
+pub struct StoredDocument<'a> {
     pub(crate) bytes: &'a [u8],
     pub(crate) width: u8,
     is_object: bool,
@@ -23,7 +23,7 @@ pub struct Document<'a> {
     pub(crate) text_at: u32,
 }
 
-impl<'a> Document<'a> {
+impl<'a> StoredDocument<'a> {
     /// A view of the stored document in `bytes`, which must contain nothing else. Checks the header only.
     #[inline]
     pub fn from_bytes(bytes: &'a [u8]) -> Result<Self, Damaged> {
@@ -109,7 +109,7 @@ impl<'a> Document<'a> {
 
     /// The whole document as a value.
     #[inline]
-    pub fn root(&self) -> Value<'a> {
+    pub fn root(&self) -> JsonValue<'a> {
         self.value(0, self.text().len())
     }
 
@@ -127,8 +127,8 @@ impl<'a> Document<'a> {
 
     /// The value at `start..end` of the text.
     #[inline]
-    pub(crate) fn value(&self, start: usize, end: usize) -> Value<'a> {
-        Value::new(self.bytes, self.text_at as usize + start, self.text_at as usize + end)
+    pub(crate) fn value(&self, start: usize, end: usize) -> JsonValue<'a> {
+        JsonValue::new(self.bytes, self.text_at as usize + start, self.text_at as usize + end)
     }
 
     /// Converts an offset in the stored bytes to an offset in the text.

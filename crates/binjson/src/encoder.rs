@@ -140,7 +140,7 @@ fn fill_nested(nested: &mut Vec<u8>, directory: &mut Vec<(u32, u32)>, scratch: &
 
 #[cfg(test)]
 mod tests {
-    use crate::document::Document;
+    use crate::document::StoredDocument;
 
     #[test]
     fn long_inner_objects_and_arrays_have_tables_wherever_they_nest() {
@@ -149,7 +149,7 @@ mod tests {
         let text = format!(r#"{{"a":{{"w":"{words}","b":{{"w":"{words}","list":{list}}}}},"c":{{"w":"{words}"}}}}"#);
         let mut out = Vec::new();
         assert_eq!(super::encode(text.as_bytes(), &mut out), Ok(()));
-        let document = Document::from_bytes(&out).expect("just encoded");
+        let document = StoredDocument::from_bytes(&out).expect("just encoded");
         let tables = document.nested_tables();
         let objects: Vec<usize> = text.match_indices(r#"{"w":"#).map(|(place, _)| place).collect();
         assert_eq!(objects.len(), 3);

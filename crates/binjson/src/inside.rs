@@ -1,28 +1,28 @@
 //! Access to the members of an object or array: through a table if there is one, else by scanning.
 
-use crate::document::Document;
+use crate::document::StoredDocument;
 use crate::escape;
 use crate::key::FieldName;
 use crate::lookup;
 use crate::scan::string_stop;
 use crate::table::{ElementTable, FieldTable, INNER_TEXT_MIN};
-use crate::value::Value;
+use crate::value::JsonValue;
 use crate::walk::{Fields, Items};
 
-impl<'a> Value<'a> {
+impl<'a> JsonValue<'a> {
     /// The document and this value's range in its text, if it begins with `bracket`.
     #[inline]
-    fn open(&self, bracket: u8) -> Option<(Document<'a>, usize, usize)> {
+    fn open(&self, bracket: u8) -> Option<(StoredDocument<'a>, usize, usize)> {
         if self.raw().first() != Some(&bracket) {
             return None;
         }
-        let document = Document::from_bytes(self.bytes).ok()?;
+        let document = StoredDocument::from_bytes(self.bytes).ok()?;
         Some((document, document.place(self.start as usize), document.place(self.end as usize)))
     }
 
     /// The value of field `name`, if this is an object that has it.
     #[inline]
-    pub fn field(&self, name: &str) -> Option<Value<'a>> {
+    pub fn field(&self, name: &str) -> Option<JsonValue<'a>> {
         let (document, start, end) = self.open(b'{')?;
         if let Some(table) = field_table(&document, start, end) {
             let found = lookup::find(document.text(), &table, name)?;
@@ -39,7 +39,7 @@ impl<'a> Value<'a> {
 
     /// The same for a prepared name.
     #[inline]
-    pub fn field_named(&self, name: &FieldName) -> Option<Value<'a>> {
+    pub fn field_named(&self, name: &FieldName) -> Option<JsonValue<'a>> {
         let (document, start, end) = self.open(b'{')?;
         match field_table(&document, start, end) {
             Some(table) => table.find(document.text(), &name.key()).map(|found| document.value(found.start, found.end)),
@@ -56,7 +56,7 @@ impl<'a> Value<'a> {
     }
 
     /// An array's element `index`, from 0.
-    pub fn element(&self, index: usize) -> Option<Value<'a>> {
+    pub fn element(&self, index: usize) -> Option<JsonValue<'a>> {
         let (document, start, end) = self.open(b'[')?;
         let first = (0, start + 1);
         let (known, at) = match element_table(&document, start, end) {
@@ -89,7 +89,7 @@ impl<'a> Value<'a> {
 
 /// The table of the object at `start..end` of the text, if it has one.
 #[inline]
-fn field_table<'a>(document: &Document<'a>, start: usize, end: usize) -> Option<FieldTable<'a>> {
+fn field_table<'a>(document: &StoredDocument<'a>, start: usize, end: usize) -> Option<FieldTable<'a>> {
     match start {
         0 => document.root_table(),
         _ if end - start < INNER_TEXT_MIN => None,
@@ -99,6 +99,6 @@ fn field_table<'a>(document: &Document<'a>, start: usize, end: usize) -> Option<
 
 /// The table of the array at `start..end` of the text, if it has one.
 #[inline]
-fn element_table<'a>(document: &Document<'a>, start: usize, end: usize) -> Option<ElementTable<'a>> {
+fn element_table<'a>(document: &StoredDocument<'a>, start: usize, end: usize) -> Option<ElementTable<'a>> {
     if end - start < INNER_TEXT_MIN { None } else { document.nested_tables().array(start) }
 }

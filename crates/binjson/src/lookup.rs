@@ -1,12 +1,12 @@
 //! Finding a field of a document's root object, by name or at its last known index.
 
-use crate::document::Document;
+use crate::document::StoredDocument;
 use crate::escape;
 use crate::hash::key_hash;
 use crate::key::{FieldName, Key};
 use crate::scan::string_stop;
 use crate::table::{FieldTable, Found, LINEAR_FIELDS_MAX, number_at};
-use crate::value::Value;
+use crate::value::JsonValue;
 use crate::walk::Fields;
 
 /// Remembers a field's index in earlier documents. If documents have the same shape, the next lookup is one comparison. The key
@@ -42,10 +42,10 @@ impl FieldCache {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Shape(u64);
 
-impl<'a> Document<'a> {
+impl<'a> StoredDocument<'a> {
     /// The value of the root object's field `name`.
     #[inline]
-    pub fn field(&self, name: &str) -> Option<Value<'a>> {
+    pub fn field(&self, name: &str) -> Option<JsonValue<'a>> {
         match find(self.text(), &self.root_table()?, name) {
             Some(found) => Some(self.value(found.start, found.end)),
             None => self.mark_named(name),
@@ -54,7 +54,7 @@ impl<'a> Document<'a> {
 
     /// The same; tries the index in `cache` first.
     #[inline]
-    pub fn field_cached(&self, name: &str, cache: &mut FieldCache) -> Option<Value<'a>> {
+    pub fn field_cached(&self, name: &str, cache: &mut FieldCache) -> Option<JsonValue<'a>> {
         let (table, key) = (self.root_table()?, Key::new(name.as_bytes()));
         match table.find_at(cache.index(self.count), self.text(), &key) {
             Some(found) if key.is_plain_where_found() => Some(self.value(found.start, found.end)),
@@ -64,7 +64,7 @@ impl<'a> Document<'a> {
 
     /// The same for a prepared name: the fastest way to read one field of many documents.
     #[inline]
-    pub fn field_named(&self, name: &FieldName, cache: &mut FieldCache) -> Option<Value<'a>> {
+    pub fn field_named(&self, name: &FieldName, cache: &mut FieldCache) -> Option<JsonValue<'a>> {
         let table = self.root_table()?;
         match table.find_at(cache.index(self.count), self.text(), &name.key()) {
             Some(found) => Some(self.value(found.start, found.end)),
@@ -122,7 +122,7 @@ impl<'a> Document<'a> {
 #[cold]
 #[inline(never)]
 fn raw_searched<'a>(bytes: &'a [u8], name: &FieldName, cache: &mut FieldCache) -> &'a [u8] {
-    let document = Document::from_bytes(bytes).ok();
+    let document = StoredDocument::from_bytes(bytes).ok();
     document.and_then(|document| document.field_named(name, cache)).map_or(&[], |value| value.raw())
 }
 
@@ -130,8 +130,8 @@ fn raw_searched<'a>(bytes: &'a [u8], name: &FieldName, cache: &mut FieldCache) -
 /// document, the cached lookup would have to write the document to memory.
 #[cold]
 #[inline(never)]
-fn field_searched<'a>(bytes: &'a [u8], name: &str, cache: &mut FieldCache) -> Option<Value<'a>> {
-    let document = Document::from_bytes(bytes).ok()?;
+fn field_searched<'a>(bytes: &'a [u8], name: &str, cache: &mut FieldCache) -> Option<JsonValue<'a>> {
+    let document = StoredDocument::from_bytes(bytes).ok()?;
     let Some(found) = find(document.text(), &document.root_table()?, name) else { return document.mark_named(name) };
     cache.remember(document.count, found.index);
     Some(document.value(found.start, found.end))
@@ -140,8 +140,8 @@ fn field_searched<'a>(bytes: &'a [u8], name: &str, cache: &mut FieldCache) -> Op
 /// The same for a prepared name.
 #[cold]
 #[inline(never)]
-fn named_field_searched<'a>(bytes: &'a [u8], name: &FieldName, cache: &mut FieldCache) -> Option<Value<'a>> {
-    let document = Document::from_bytes(bytes).ok()?;
+fn named_field_searched<'a>(bytes: &'a [u8], name: &FieldName, cache: &mut FieldCache) -> Option<JsonValue<'a>> {
+    let document = StoredDocument::from_bytes(bytes).ok()?;
     let Some(found) = document.root_table()?.find(document.text(), &name.key()) else {
         return document.mark_prepared(name);
     };

@@ -10,10 +10,10 @@
 //! It is stored as digits, so that it can be read as a value like a field's: under the name [`MARK_NAME`], which no document's
 //! field can have. Iteration over the fields and the document's text do not include it.
 
-use crate::document::Document;
+use crate::document::StoredDocument;
 use crate::key::FieldName;
 use crate::tag::{MARK_BYTES, TAG_MARK};
-use crate::value::Value;
+use crate::value::JsonValue;
 
 /// The name under which a document's mark is found. No field has it: `\u0000` is rejected in documents.
 pub const MARK_NAME: &str = "\0mark";
@@ -22,27 +22,27 @@ const STORED_NAME: &[u8] = b"\\u0000mark";
 /// The largest mark.
 pub const MARK_MAX: u64 = 9_999_999_999;
 
-impl<'a> Document<'a> {
+impl<'a> StoredDocument<'a> {
     /// The document's mark.
     #[inline]
-    pub fn mark(&self) -> Option<Value<'a>> {
+    pub fn mark(&self) -> Option<JsonValue<'a>> {
         if self.bytes.first()? & TAG_MARK == 0 {
             return None;
         }
         let digits = self.bytes.get(1..=MARK_BYTES)?;
         // A damaged mark is not returned as a value.
-        digits.iter().all(u8::is_ascii_digit).then(|| Value::new(self.bytes, 1, 1 + MARK_BYTES))
+        digits.iter().all(u8::is_ascii_digit).then(|| JsonValue::new(self.bytes, 1, 1 + MARK_BYTES))
     }
 
     /// The mark, if `name` is its name: for lookups that found no field.
     #[inline]
-    pub(crate) fn mark_named(&self, name: &str) -> Option<Value<'a>> {
+    pub(crate) fn mark_named(&self, name: &str) -> Option<JsonValue<'a>> {
         self.mark().filter(|_| name == MARK_NAME)
     }
 
     /// The same for a prepared name.
     #[inline]
-    pub(crate) fn mark_prepared(&self, name: &FieldName) -> Option<Value<'a>> {
+    pub(crate) fn mark_prepared(&self, name: &FieldName) -> Option<JsonValue<'a>> {
         self.mark().filter(|_| name.stored() == STORED_NAME)
     }
 }

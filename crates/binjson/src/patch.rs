@@ -4,11 +4,11 @@
 //! merged text is built from slices of both documents and encoded again. This costs one more pass, but only the encoder has to
 //! compute positions.
 
-use crate::document::Document;
+use crate::document::StoredDocument;
 use crate::encoder::Encoder;
 use crate::error::JsonError;
 use crate::limits::DEPTH_MAX;
-use crate::value::{Kind, Value};
+use crate::value::{JsonKind, JsonValue};
 use crate::walk::Fields;
 
 /// Up to this many fields of a patch are searched linearly; more are sorted first.
@@ -16,7 +16,7 @@ const UNSORTED_FIELDS_MAX: usize = 16;
 
 /// Appends to `out` the stored form of `target` changed by `patch`. Fails only if the result exceeds a limit (its size) or
 /// stored bytes are damaged.
-pub fn merge_patch(target: Document<'_>, patch: Document<'_>, out: &mut Vec<u8>) -> Result<(), JsonError> {
+pub fn merge_patch(target: StoredDocument<'_>, patch: StoredDocument<'_>, out: &mut Vec<u8>) -> Result<(), JsonError> {
     Encoder::new().merge_patch(target, patch, out)
 }
 
@@ -24,8 +24,8 @@ impl Encoder {
     /// [`merge_patch`] with this encoder's memory.
     pub fn merge_patch(
         &mut self,
-        target: Document<'_>,
-        patch: Document<'_>,
+        target: StoredDocument<'_>,
+        patch: StoredDocument<'_>,
         out: &mut Vec<u8>,
     ) -> Result<(), JsonError> {
         let mut merged = std::mem::take(&mut self.merged);
@@ -41,14 +41,14 @@ impl Encoder {
 /// A field of a patch, and whether the target has it.
 struct PatchField<'a> {
     key: &'a [u8],
-    value: Value<'a>,
+    value: JsonValue<'a>,
     applied: bool,
     order: usize,
 }
 
-fn append_merged(out: &mut Vec<u8>, target: Option<Value<'_>>, patch: Value<'_>, depth: usize) {
+fn append_merged(out: &mut Vec<u8>, target: Option<JsonValue<'_>>, patch: JsonValue<'_>, depth: usize) {
     // Stored documents are no deeper than the limit. For damaged ones this bounds the recursion.
-    if patch.kind() != Kind::Object || depth >= DEPTH_MAX {
+    if patch.kind() != JsonKind::Object || depth >= DEPTH_MAX {
         out.extend_from_slice(patch.raw());
         return;
     }
@@ -81,7 +81,7 @@ fn append_merged(out: &mut Vec<u8>, target: Option<Value<'_>>, patch: Value<'_>,
     out.push(b'}');
 }
 
-fn patch_fields(patch: Value<'_>) -> Vec<PatchField<'_>> {
+fn patch_fields(patch: JsonValue<'_>) -> Vec<PatchField<'_>> {
     patch
         .fields()
         .enumerate()

@@ -7,7 +7,7 @@ use std::cmp::Ordering;
 /// The kind of a value. A number of digits alone is an `Integer` whatever its magnitude, also `-0`; with a fraction or an
 /// exponent it is a `Number`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Kind {
+pub enum JsonKind {
     /// `null`
     Null,
     /// `true` or `false`
@@ -26,7 +26,7 @@ pub enum Kind {
 
 /// A value inside a document: a view, cheap to copy.
 #[derive(Clone, Copy)]
-pub struct Value<'a> {
+pub struct JsonValue<'a> {
     /// The whole stored document: its tables are located again when an inner object or array is entered. Keeping them here
     /// would double the size of every value for the few that need them.
     pub(crate) bytes: &'a [u8],
@@ -35,7 +35,7 @@ pub struct Value<'a> {
     pub(crate) end: u32,
 }
 
-impl<'a> Value<'a> {
+impl<'a> JsonValue<'a> {
     /// The value at `start..end` of a stored document's bytes.
     #[inline]
     pub(crate) fn new(bytes: &'a [u8], start: usize, end: usize) -> Self {
@@ -50,16 +50,16 @@ impl<'a> Value<'a> {
 
     /// Its kind. Damaged bytes count as null.
     #[inline]
-    pub fn kind(&self) -> Kind {
+    pub fn kind(&self) -> JsonKind {
         let raw = self.raw();
         match raw.first() {
-            Some(b'"') => Kind::String,
-            Some(b'{') => Kind::Object,
-            Some(b'[') => Kind::Array,
-            Some(b't' | b'f') => Kind::Bool,
-            Some(b'-' | b'0'..=b'9') if raw[1..].iter().all(u8::is_ascii_digit) => Kind::Integer,
-            Some(b'-' | b'0'..=b'9') => Kind::Number,
-            _ => Kind::Null,
+            Some(b'"') => JsonKind::String,
+            Some(b'{') => JsonKind::Object,
+            Some(b'[') => JsonKind::Array,
+            Some(b't' | b'f') => JsonKind::Bool,
+            Some(b'-' | b'0'..=b'9') if raw[1..].iter().all(u8::is_ascii_digit) => JsonKind::Integer,
+            Some(b'-' | b'0'..=b'9') => JsonKind::Number,
+            _ => JsonKind::Null,
         }
     }
 

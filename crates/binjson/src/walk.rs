@@ -1,14 +1,14 @@
 //! Iterating over the members of an object or array.
 
-use crate::document::Document;
+use crate::document::StoredDocument;
 use crate::skip::{string_end, value_end};
 use crate::table::FieldTable;
-use crate::value::{Str, Value};
+use crate::value::{JsonValue, Str};
 
 /// The fields of an object, in the order sent.
 #[derive(Clone)]
 pub struct Fields<'a> {
-    document: Option<Document<'a>>,
+    document: Option<StoredDocument<'a>>,
     /// If the table is in order, values need not be scanned, because each ends before the next field's position.
     table: Option<FieldTable<'a>>,
     index: usize,
@@ -19,7 +19,7 @@ pub struct Fields<'a> {
 impl<'a> Fields<'a> {
     /// Iterates over the object at `start..end` of the text.
     #[inline]
-    pub(crate) fn new(document: Document<'a>, table: Option<FieldTable<'a>>, start: usize, end: usize) -> Self {
+    pub(crate) fn new(document: StoredDocument<'a>, table: Option<FieldTable<'a>>, start: usize, end: usize) -> Self {
         let table = table.filter(FieldTable::is_in_order);
         Self { document: Some(document), table, index: 0, at: start + 1, end }
     }
@@ -30,7 +30,7 @@ impl<'a> Fields<'a> {
     }
 
     /// The value of the field whose key's stored form is `key`.
-    pub(crate) fn find(mut self, key: &[u8]) -> Option<Value<'a>> {
+    pub(crate) fn find(mut self, key: &[u8]) -> Option<JsonValue<'a>> {
         loop {
             let (found, value) = self.step()?;
             if found == key {
@@ -41,7 +41,7 @@ impl<'a> Fields<'a> {
 
     /// The next key in its stored form, and its value.
     #[inline]
-    fn step(&mut self) -> Option<(&'a [u8], Value<'a>)> {
+    fn step(&mut self) -> Option<(&'a [u8], JsonValue<'a>)> {
         let document = self.document.as_ref()?;
         let text = document.text().get(..self.end)?;
         if *text.get(self.at)? != b'"' {
@@ -63,7 +63,7 @@ impl<'a> Fields<'a> {
 }
 
 impl<'a> Iterator for Fields<'a> {
-    type Item = (Str<'a>, Value<'a>);
+    type Item = (Str<'a>, JsonValue<'a>);
 
     #[inline]
     fn next(&mut self) -> Option<Self::Item> {
@@ -74,7 +74,7 @@ impl<'a> Iterator for Fields<'a> {
 /// The elements of an array.
 #[derive(Clone)]
 pub struct Items<'a> {
-    document: Option<Document<'a>>,
+    document: Option<StoredDocument<'a>>,
     at: usize,
     end: usize,
 }
@@ -82,7 +82,7 @@ pub struct Items<'a> {
 impl<'a> Items<'a> {
     /// Iterates over the array that ends at `end` of the text, from the element at `at` on.
     #[inline]
-    pub(crate) fn new(document: Document<'a>, at: usize, end: usize) -> Self {
+    pub(crate) fn new(document: StoredDocument<'a>, at: usize, end: usize) -> Self {
         Self { document: Some(document), at, end }
     }
 
@@ -93,10 +93,10 @@ impl<'a> Items<'a> {
 }
 
 impl<'a> Iterator for Items<'a> {
-    type Item = Value<'a>;
+    type Item = JsonValue<'a>;
 
     #[inline]
-    fn next(&mut self) -> Option<Value<'a>> {
+    fn next(&mut self) -> Option<JsonValue<'a>> {
         let document = self.document.as_ref()?;
         // Without the closing bracket: the text ends after the last element.
         let text = document.text().get(..self.end.checked_sub(1)?)?;

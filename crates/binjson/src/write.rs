@@ -1,7 +1,7 @@
 //! Appending JSON to a buffer: the parts of replies.
 
 use crate::escape::append_escaped;
-use crate::value::Value;
+use crate::value::JsonValue;
 
 /// Appends `string` as a JSON string, with its quotes.
 #[inline]
@@ -165,7 +165,7 @@ impl<'o> JsonWriter<'o> {
 
     /// A value of a stored document.
     #[inline]
-    pub fn value(&mut self, value: Value<'_>) -> &mut Self {
+    pub fn value(&mut self, value: JsonValue<'_>) -> &mut Self {
         self.raw(value.raw())
     }
 }

@@ -3,7 +3,7 @@
 #![allow(unsafe_code)] // An allocator that counts is an unsafe trait; it hands every call on unchanged.
 #![allow(clippy::unwrap_used)] // A test that unwraps an error has failed, which is what it is for.
 
-use binjson::{Document, Encoder, FieldCache, FieldName};
+use binjson::{Encoder, FieldCache, FieldName, StoredDocument};
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
@@ -66,7 +66,7 @@ fn reading_allocates_nothing() {
     let (mut out, mut cache, name) = (Vec::new(), FieldCache::default(), FieldName::new("field 299"));
     binjson::encode(text().as_bytes(), &mut out).unwrap();
     let counted = allocations(|| {
-        let document = Document::from_bytes(&out).unwrap();
+        let document = StoredDocument::from_bytes(&out).unwrap();
         assert!(document.field("field 7").unwrap().as_str().is_some());
         assert!(document.field_cached("field 8", &mut cache).is_some());
         assert!(document.field_named(&name, &mut cache).is_some());

@@ -2,13 +2,13 @@
 //! rejects, and the cases that RFC 8259 leaves to the implementation, with our choice. A rejection is checked with its place.
 
 use binjson::JsonErrorKind::{self as Kind, *};
-use binjson::{Document, JsonError, encode};
+use binjson::{JsonError, StoredDocument, encode};
 
 /// The stored text, or the reason and place of the rejection.
 fn stored(text: &[u8]) -> Result<String, (Kind, usize)> {
     let mut out = Vec::new();
     match encode(text, &mut out) {
-        Ok(()) => Ok(String::from_utf8(Document::from_bytes(&out).unwrap().text().to_vec()).unwrap()),
+        Ok(()) => Ok(String::from_utf8(StoredDocument::from_bytes(&out).unwrap().text().to_vec()).unwrap()),
         Err(JsonError { kind, offset }) => Err((kind, offset)),
     }
 }

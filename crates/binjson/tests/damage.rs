@@ -1,6 +1,6 @@
 //! Damaged bytes, text or stored, give an error, nothing or a wrong value; never a panic, and never an endless loop.
 
-use binjson::{Document, FieldCache, FieldName, Value, encode};
+use binjson::{FieldCache, FieldName, JsonValue, StoredDocument, encode};
 use proptest::prelude::*;
 
 /// The other parser turns numbers into doubles, and rejects numbers beyond their range.
@@ -9,7 +9,7 @@ fn out_of_their_range(result: &serde_json::Result<serde_json::Value>) -> bool {
 }
 
 /// Bounds the traversal: damaged tables may describe a document larger than its bytes.
-fn touch(value: Value<'_>, depth: usize, budget: &mut usize) {
+fn touch(value: JsonValue<'_>, depth: usize, budget: &mut usize) {
     if depth == 0 || *budget == 0 {
         return;
     }
@@ -32,7 +32,7 @@ fn touch(value: Value<'_>, depth: usize, budget: &mut usize) {
 }
 
 fn touch_document(bytes: &[u8], names: &[String]) {
-    let Ok(document) = Document::from_bytes(bytes) else { return };
+    let Ok(document) = StoredDocument::from_bytes(bytes) else { return };
     let _ = (document.text().len(), document.shape(), document.is_object(), document.field_count());
     touch(document.root(), 5, &mut 200);
     let mut cache = FieldCache::default();
@@ -131,8 +131,8 @@ fn the_header_is_checked() {
     let mut bytes = Vec::new();
     assert!(encode(br#"{"a":1}"#, &mut bytes).is_ok());
     for len in 0..bytes.len() - br#"{"a":1}"#.len() {
-        assert!(Document::from_bytes(&bytes[..len]).is_err(), "cut to {len}");
+        assert!(StoredDocument::from_bytes(&bytes[..len]).is_err(), "cut to {len}");
     }
     bytes[0] += 0x10;
-    assert!(Document::from_bytes(&bytes).is_err(), "a newer format");
+    assert!(StoredDocument::from_bytes(&bytes).is_err(), "a newer format");
 }

@@ -1,6 +1,6 @@
 //! A mark is found under its own name by every kind of field lookup, and is not part of the JSON.
 
-use binjson::{Document, FieldCache, FieldName, MARK_MAX, MARK_NAME, encode, merge_patch, set_mark};
+use binjson::{FieldCache, FieldName, MARK_MAX, MARK_NAME, StoredDocument, encode, merge_patch, set_mark};
 
 fn stored(text: &str, mark: Option<u64>) -> Vec<u8> {
     let mut out = b"before".to_vec();
@@ -12,7 +12,7 @@ fn stored(text: &str, mark: Option<u64>) -> Vec<u8> {
 }
 
 /// The results of all kinds of field lookups.
-fn found<'d>(document: &Document<'d>, name: &str) -> [Option<&'d [u8]>; 4] {
+fn found<'d>(document: &StoredDocument<'d>, name: &str) -> [Option<&'d [u8]>; 4] {
     let (prepared, mut cache) = (FieldName::new(name), FieldCache::default());
     let raw = document.raw_named(&prepared, &mut cache);
     [
@@ -26,7 +26,7 @@ fn found<'d>(document: &Document<'d>, name: &str) -> [Option<&'d [u8]>; 4] {
 #[track_caller]
 fn check(text: &str, mark: u64, digits: &str) {
     let (plain, marked) = (stored(text, None), stored(text, Some(mark)));
-    let (plain, marked) = (Document::from_bytes(&plain).unwrap(), Document::from_bytes(&marked).unwrap());
+    let (plain, marked) = (StoredDocument::from_bytes(&plain).unwrap(), StoredDocument::from_bytes(&marked).unwrap());
     assert_eq!(plain.mark().map(|mark| mark.raw()), None);
     assert_eq!(marked.mark().map(|mark| mark.raw()), Some(digits.as_bytes()));
     assert_eq!(marked.mark().and_then(|mark| mark.as_i64()), digits.parse().ok());
@@ -74,7 +74,7 @@ fn a_mark_is_set_once_and_not_kept_by_a_patch() {
     assert_eq!(marked, before);
     set_mark(&mut Vec::new(), 0, 6);
     let (patch, mut merged) = (stored("{\"b\":2}", None), Vec::new());
-    let document = |bytes| Document::from_bytes(bytes).unwrap();
+    let document = |bytes| StoredDocument::from_bytes(bytes).unwrap();
     merge_patch(document(&marked), document(&patch), &mut merged).unwrap();
     assert_eq!(merged, stored("{\"a\":1,\"b\":2}", None));
 }
@@ -86,8 +86,8 @@ fn damaged_marks_are_none_and_never_a_panic() {
         for byte in [0, b'{', b'[', b'"', 0xff, marked[place] ^ 0x80] {
             let mut damaged = marked.clone();
             damaged[place] = byte;
-            let read = Document::from_bytes(&damaged);
-            assert_eq!(Document::text_of(&damaged).ok(), read.ok().map(|document| document.text()));
+            let read = StoredDocument::from_bytes(&damaged);
+            assert_eq!(StoredDocument::text_of(&damaged).ok(), read.ok().map(|document| document.text()));
             let Ok(document) = read else { continue };
             if let Some(mark) = document.mark() {
                 assert!(mark.as_i64().is_some() && mark.fields().count() == 0);
@@ -97,7 +97,10 @@ fn damaged_marks_are_none_and_never_a_panic() {
     }
     for end in 0..marked.len() {
         assert!(
-            Document::from_bytes(&marked[..end]).ok().and_then(|document| document.mark()).is_none_or(|_| end > 10)
+            StoredDocument::from_bytes(&marked[..end])
+                .ok()
+                .and_then(|document| document.mark())
+                .is_none_or(|_| end > 10)
         );
     }
 }

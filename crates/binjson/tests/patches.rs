@@ -1,6 +1,6 @@
 //! Merge patch compared with a slow, simple twin, and the examples of RFC 7396.
 
-use binjson::{Document, Encoder};
+use binjson::{Encoder, StoredDocument};
 use proptest::prelude::*;
 use serde_json::Value as Json;
 
@@ -9,10 +9,10 @@ fn patched(target: &str, patch: &str) -> String {
     let (mut stored_target, mut stored_patch, mut out) = (Vec::new(), Vec::new(), Vec::new());
     encoder.encode(target.as_bytes(), &mut stored_target).unwrap();
     encoder.encode(patch.as_bytes(), &mut stored_patch).unwrap();
-    let target = Document::from_bytes(&stored_target).unwrap();
-    let patch = Document::from_bytes(&stored_patch).unwrap();
+    let target = StoredDocument::from_bytes(&stored_target).unwrap();
+    let patch = StoredDocument::from_bytes(&stored_patch).unwrap();
     encoder.merge_patch(target, patch, &mut out).unwrap();
-    String::from_utf8(Document::from_bytes(&out).unwrap().text().to_vec()).unwrap()
+    String::from_utf8(StoredDocument::from_bytes(&out).unwrap().text().to_vec()).unwrap()
 }
 
 #[track_caller]

@@ -1,7 +1,7 @@
 //! Rejected texts with the reason and the place; and a similar text that is accepted.
 
 use binjson::JsonErrorKind as Kind;
-use binjson::{DEPTH_MAX, Document, JsonError, TEXT_BYTES_MAX, encode};
+use binjson::{DEPTH_MAX, JsonError, StoredDocument, TEXT_BYTES_MAX, encode};
 
 #[track_caller]
 fn check_refused(text: impl AsRef<[u8]>, kind: Kind, offset: usize) {
@@ -18,7 +18,7 @@ fn check_accepted(text: impl AsRef<[u8]>) {
     let shown = String::from_utf8_lossy(&text[..text.len().min(80)]).into_owned();
     let mut out = Vec::new();
     encode(text, &mut out).unwrap_or_else(|error| panic!("{shown}: {error}"));
-    let found: serde_json::Value = serde_json::from_slice(Document::from_bytes(&out).unwrap().text()).unwrap();
+    let found: serde_json::Value = serde_json::from_slice(StoredDocument::from_bytes(&out).unwrap().text()).unwrap();
     assert_eq!(found, serde_json::from_slice::<serde_json::Value>(text).unwrap(), "{shown}");
 }
 
@@ -118,7 +118,7 @@ fn numbers_of_any_length_are_kept() {
     for number in ["123456789012345678901234567890", "1e400", "-1E-400", "0.1000000000000000055511151231257827"] {
         let mut out = Vec::new();
         encode(number.as_bytes(), &mut out).unwrap();
-        assert_eq!(Document::from_bytes(&out).unwrap().text(), number.as_bytes());
+        assert_eq!(StoredDocument::from_bytes(&out).unwrap().text(), number.as_bytes());
     }
 }
 

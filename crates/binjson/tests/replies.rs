@@ -1,6 +1,6 @@
 //! JSON written piece by piece.
 
-use binjson::{Document, JsonWriter, ObjectWriter, append_f64, append_string, encode};
+use binjson::{JsonWriter, ObjectWriter, StoredDocument, append_f64, append_string, encode};
 use proptest::prelude::*;
 
 #[test]
@@ -33,7 +33,7 @@ fn an_object_is_closed_at_its_end() {
 fn a_value_of_a_document_goes_into_a_reply_as_it_is_stored() {
     let (mut stored, mut out) = (Vec::new(), Vec::new());
     encode(br#"{"a":{"b":[1.50,"\u0416"]}}"#, &mut stored).unwrap();
-    let document = Document::from_bytes(&stored).unwrap();
+    let document = StoredDocument::from_bytes(&stored).unwrap();
     JsonWriter::new(&mut out).value(document.field("a").unwrap());
     assert_eq!(String::from_utf8(out).unwrap(), r#"{"b":[1.50,"Ж"]}"#);
 }
@@ -56,6 +56,6 @@ proptest! {
         append_string(&mut written, &string);
         prop_assert_eq!(serde_json::from_slice::<String>(&written).unwrap(), string);
         encode(&written, &mut stored).unwrap();
-        prop_assert_eq!(Document::from_bytes(&stored).unwrap().text(), written);
+        prop_assert_eq!(StoredDocument::from_bytes(&stored).unwrap().text(), written);
     }
 }

@@ -1,6 +1,6 @@
 //! The stored document equals the sent one: same values, same numbers, same order; and every field is found.
 
-use binjson::{Document, Encoder, FieldCache, FieldName, JsonErrorKind, Kind, encode};
+use binjson::{Encoder, FieldCache, FieldName, JsonErrorKind, JsonKind, StoredDocument, encode};
 use proptest::prelude::*;
 use serde_json::Value as Json;
 
@@ -13,28 +13,28 @@ fn stored(text: &[u8]) -> Vec<u8> {
 #[track_caller]
 fn check_text(sent: &str, text: &str) {
     let bytes = stored(sent.as_bytes());
-    let found = Document::from_bytes(&bytes).unwrap().text();
+    let found = StoredDocument::from_bytes(&bytes).unwrap().text();
     assert_eq!(std::str::from_utf8(found).unwrap(), text);
 }
 
 /// Compares a value with the same value read by another library, through every access method.
-fn check_value(ours: binjson::Value<'_>, theirs: &Json) {
+fn check_value(ours: binjson::JsonValue<'_>, theirs: &Json) {
     let parsed: Json = serde_json::from_slice(ours.raw()).unwrap();
     assert_eq!(&parsed, theirs);
     match theirs {
-        Json::Null => assert_eq!(ours.kind(), Kind::Null),
-        Json::Bool(value) => assert_eq!((ours.kind(), ours.as_bool()), (Kind::Bool, Some(*value))),
+        Json::Null => assert_eq!(ours.kind(), JsonKind::Null),
+        Json::Bool(value) => assert_eq!((ours.kind(), ours.as_bool()), (JsonKind::Bool, Some(*value))),
         Json::Number(number) => {
             assert_eq!(ours.as_i64(), number.as_i64());
             assert_eq!(ours.as_f64(), number.as_f64());
-            assert_eq!(ours.kind() == Kind::Number, number.is_f64());
+            assert_eq!(ours.kind() == JsonKind::Number, number.is_f64());
         }
         Json::String(string) => {
-            assert_eq!(ours.kind(), Kind::String);
+            assert_eq!(ours.kind(), JsonKind::String);
             assert_eq!(ours.as_str().as_deref(), Some(string.as_str()));
         }
         Json::Array(elements) => {
-            assert_eq!((ours.kind(), ours.len()), (Kind::Array, elements.len()));
+            assert_eq!((ours.kind(), ours.len()), (JsonKind::Array, elements.len()));
             assert_eq!(ours.elements().count(), elements.len());
             for (index, (ours_in, theirs_in)) in ours.elements().zip(elements).enumerate() {
                 check_value(ours_in, theirs_in);
@@ -43,7 +43,7 @@ fn check_value(ours: binjson::Value<'_>, theirs: &Json) {
             assert!(ours.element(elements.len()).is_none());
         }
         Json::Object(fields) => {
-            assert_eq!((ours.kind(), ours.len()), (Kind::Object, fields.len()));
+            assert_eq!((ours.kind(), ours.len()), (JsonKind::Object, fields.len()));
             assert_eq!(ours.fields().count(), fields.len());
             for (key, value) in fields {
                 check_value(ours.field(key).unwrap_or_else(|| panic!("no field {key:?}")), value);
@@ -60,7 +60,7 @@ fn check_value(ours: binjson::Value<'_>, theirs: &Json) {
 
 fn check_document(sent: &str, theirs: &Json) {
     let bytes = stored(sent.as_bytes());
-    let document = Document::from_bytes(&bytes).unwrap();
+    let document = StoredDocument::from_bytes(&bytes).unwrap();
     let minified = serde_json::to_string(theirs).unwrap();
     assert_eq!(std::str::from_utf8(document.text()).unwrap(), minified);
     assert_eq!(document.is_object(), theirs.is_object());
@@ -124,15 +124,15 @@ fn strings_are_stored_unescaped_but_for_what_json_forbids() {
 #[test]
 fn minus_zero_is_an_integer_and_minus_zero_point_zero_is_not() {
     let bytes = stored(b"[-0,-0.0,9223372036854775807,9223372036854775808,-9223372036854775808,1e3]");
-    let root = Document::from_bytes(&bytes).unwrap().root();
+    let root = StoredDocument::from_bytes(&bytes).unwrap().root();
     let found: Vec<_> = root.elements().map(|value| (value.kind(), value.as_i64())).collect();
     let expected = [
-        (Kind::Integer, Some(0)),
-        (Kind::Number, None),
-        (Kind::Integer, Some(i64::MAX)),
-        (Kind::Integer, None),
-        (Kind::Integer, Some(i64::MIN)),
-        (Kind::Number, None),
+        (JsonKind::Integer, Some(0)),
+        (JsonKind::Number, None),
+        (JsonKind::Integer, Some(i64::MAX)),
+        (JsonKind::Integer, None),
+        (JsonKind::Integer, Some(i64::MIN)),
+        (JsonKind::Number, None),
     ];
     assert_eq!(found, expected);
     assert!(root.element(1).unwrap().as_f64().unwrap().is_sign_negative());
@@ -141,7 +141,7 @@ fn minus_zero_is_an_integer_and_minus_zero_point_zero_is_not() {
 #[test]
 fn a_key_with_quotes_is_never_taken_for_the_text_that_looks_like_it() {
     let bytes = stored(br#"{"a":1,"b":2,"c\"d":3}"#);
-    let document = Document::from_bytes(&bytes).unwrap();
+    let document = StoredDocument::from_bytes(&bytes).unwrap();
     let mut cache = FieldCache::default();
     for name in [r#"a":1,"b"#, r#"c\"d"#, "c\\", ""] {
         assert!(document.field(name).is_none(), "{name}");
@@ -158,7 +158,7 @@ fn a_cache_goes_on_being_right_where_a_field_is_missing_now_and_then() {
     let without = stored(br#"{"id":1,"views":3}"#);
     let (name, mut cache) = (FieldName::new("views"), FieldCache::default());
     let mut read = |bytes| {
-        let text = Document::from_bytes(bytes).unwrap().raw_named(&name, &mut cache);
+        let text = StoredDocument::from_bytes(bytes).unwrap().raw_named(&name, &mut cache);
         (text.to_vec(), cache)
     };
     let learnt = (read(&whole), read(&without));
@@ -170,7 +170,7 @@ fn a_cache_goes_on_being_right_where_a_field_is_missing_now_and_then() {
 
 #[test]
 fn documents_of_one_shape_have_one_fingerprint() {
-    let shape = |text: &[u8]| Document::from_bytes(&stored(text)).unwrap().shape();
+    let shape = |text: &[u8]| StoredDocument::from_bytes(&stored(text)).unwrap().shape();
     assert_eq!(shape(br#"{"id":1,"name":"a"}"#), shape(br#"{ "id": 234567, "name": [1,2,{}] }"#));
     assert_ne!(shape(br#"{"id":1,"name":"a"}"#), shape(br#"{"name":"a","id":1}"#));
     assert_ne!(shape(br#"{"id":1,"name":"a"}"#), shape(br#"{"id":1,"mane":"a"}"#));

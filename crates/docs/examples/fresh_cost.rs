@@ -20,10 +20,10 @@
 use std::path::Path;
 use std::time::Instant;
 
-use docs::config::{Config, Included};
+use docs::config::{Config, IncludedFields};
 use docs::key::KeyType;
-use docs::sql::{Budget, Query, Scratch, Value};
-use docs::{Database, Op, Precondition, Write};
+use docs::sql::{Budget, PreparedQuery, Scratch, Value};
+use docs::{DocumentDatabase, Op, Precondition, Write};
 
 const CONFIG: &str = r#"
 [collections.users]
@@ -156,25 +156,25 @@ fn counted(run: &mut dyn FnMut()) {
     run();
 }
 
-fn open(folder: &Path) -> Database {
+fn open(folder: &Path) -> DocumentDatabase {
     let mut config = Config::parse("fresh_cost".as_ref(), CONFIG).unwrap();
     for (index, fields) in [(&["user", "visited_at"][..], ["mark", "location"]), (&["location"], ["mark", "user"])] {
-        config.included.push(Included {
+        config.included.push(IncludedFields {
             collection: "visits".into(),
             index: index.iter().map(|field| (*field).into()).collect(),
             fields: fields.map(Into::into).into(),
         });
     }
-    let mut options = docs::engine::Options::default();
+    let mut options = docs::engine::StoreOptions::default();
     // All changes fit into one transaction and one memtable.
     options.memtable_bytes = 512 << 20;
     options.log_segment_bytes = 256 << 20;
     options.queue_bytes_max = 512 << 20;
     options.durability = docs::engine::Durability::None;
-    Database::open(&config, folder, options).unwrap().0
+    DocumentDatabase::open(&config, folder, options).unwrap().0
 }
 
-fn insert(database: &Database, collection: &str, bodies: impl Iterator<Item = String>) {
+fn insert(database: &DocumentDatabase, collection: &str, bodies: impl Iterator<Item = String>) {
     let collection = database.collection(collection).unwrap();
     let write = |body: String| {
         let op = Op::Insert { body: body.into_bytes() };
@@ -226,7 +226,7 @@ fn run(folder: &Path, mut measure: impl FnMut(&Load, &mut dyn FnMut())) {
     let now = session.now();
     let (mut scratch, budget, mut out) = (Scratch::new(), Budget::default(), Vec::new());
     for load in &LOADS {
-        let query = Query::prepare(load.sql, database.catalog()).unwrap();
+        let query = PreparedQuery::prepare(load.sql, database.catalog()).unwrap();
         measure(load, &mut || {
             for number in 0..load.executions {
                 let id = number.wrapping_mul(7_919) % load.ids;

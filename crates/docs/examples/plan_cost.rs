@@ -17,7 +17,7 @@ use std::time::Instant;
 
 use docs::catalog::FieldKind;
 use docs::counts::{Counts, TreeCount};
-use docs::sql::{Query, TABLES_MAX};
+use docs::sql::{PreparedQuery, TABLES_MAX};
 use rusqlite::Connection;
 use sql_memory::{Memory, Shape};
 
@@ -97,15 +97,15 @@ fn main() {
     for form in ["chain", "star", "keys", "clique"] {
         for tables in TABLES.into_iter().filter(|tables| *tables <= TABLES_MAX) {
             let Some(sql) = text(form, tables) else { continue };
-            let prepare = median(|| time(|| Query::prepare(&sql, &memory.catalog).unwrap()).0);
+            let prepare = median(|| time(|| PreparedQuery::prepare(&sql, &memory.catalog).unwrap()).0);
             let plan = median(|| {
-                let query = Query::prepare(&sql, &memory.catalog).unwrap();
+                let query = PreparedQuery::prepare(&sql, &memory.catalog).unwrap();
                 time(|| query.is_compiled(&[])).0
             });
             let theirs = median(|| time(|| sqlite.prepare(&sql).map(drop)).0);
             println!("{form:>6} {tables:>6} {prepare:>10.0} {plan:>10.0} {theirs:>10.0}");
             if shows {
-                println!("{}", Query::prepare(&sql, &memory.catalog).unwrap().explain(&[]));
+                println!("{}", PreparedQuery::prepare(&sql, &memory.catalog).unwrap().explain(&[]));
             }
         }
     }

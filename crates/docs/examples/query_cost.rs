@@ -15,8 +15,8 @@ use std::collections::HashMap;
 use std::ops::ControlFlow;
 use std::time::Instant;
 
-use docs::engine::{Direction, KeyRange, TreeId, View};
-use docs::sql::{Budget, Query, Scratch, Value};
+use docs::engine::{Direction, KeyRange, ReadView, TreeId};
+use docs::sql::{Budget, PreparedQuery, Scratch, Value};
 use sql_memory::{AVERAGE, Memory, VISITS, travels};
 
 /// The same data, with lookups of documents by hash.
@@ -41,8 +41,8 @@ impl std::hash::Hasher for Multiply {
     fn write_usize(&mut self, _: usize) {}
 }
 
-impl View for Hashed {
-    fn get(&self, tree: TreeId, key: &[u8]) -> Result<Option<Cow<'_, [u8]>>, docs::engine::Error> {
+impl ReadView for Hashed {
+    fn get(&self, tree: TreeId, key: &[u8]) -> Result<Option<Cow<'_, [u8]>>, docs::engine::StoreError> {
         let Some(key) = key.first_chunk::<4>() else { return Ok(None) };
         Ok(self.documents[tree.0 as usize].get(key).map(|value| Cow::Borrowed(&value[..])))
     }
@@ -52,7 +52,7 @@ impl View for Hashed {
         range: KeyRange<'_>,
         direction: Direction,
         visit: &mut dyn FnMut(&[u8], &[u8]) -> ControlFlow<()>,
-    ) -> Result<(), docs::engine::Error> {
+    ) -> Result<(), docs::engine::StoreError> {
         self.memory.scan(tree, range, direction, visit)
     }
 }
@@ -107,7 +107,7 @@ fn measure(name: &str, sql: &str, view: &Hashed, present: &[(&str, Value<'_>)], 
     if std::env::args().nth(3).is_some_and(|only| only != name) {
         return;
     }
-    let query = Query::prepare(sql, &view.memory.catalog).expect("the query is right");
+    let query = PreparedQuery::prepare(sql, &view.memory.catalog).expect("the query is right");
     let mut values = vec![Value::Null; query.parameters().len()];
     for (name, value) in present {
         if let Some(slot) = query.slot(name) {

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use docs::catalog::FieldKind;
-use docs::sql::{Budget, Field, Query, RowSink, Scratch, SpillSpace};
+use docs::sql::{Budget, FieldValue, PreparedQuery, RowSink, Scratch, SpillSpace};
 use sql_memory::{Memory, Shape};
 
 const USERS: u32 = 590_000;
@@ -29,8 +29,8 @@ struct Counted(usize, usize);
 
 impl RowSink for Counted {
     fn begin_row(&mut self) {}
-    fn field(&mut self, _column: usize, field: Field<'_>) {
-        self.1 += if let Field::Json(json) = field { json.len() } else { 8 };
+    fn field(&mut self, _column: usize, field: FieldValue<'_>) {
+        self.1 += if let FieldValue::Json(json) = field { json.len() } else { 8 };
     }
     fn end_row(&mut self) {
         self.0 += 1;
@@ -76,7 +76,7 @@ fn main() {
         }
     }
     transaction.commit().unwrap();
-    let query = Query::prepare(OURS, &memory.catalog).unwrap();
+    let query = PreparedQuery::prepare(OURS, &memory.catalog).unwrap();
     let space = Arc::new(SpillSpace::new(folder.path(), 1 << 34));
     let ours = |budget: &Budget<'_>| {
         let mut counted = Counted::default();

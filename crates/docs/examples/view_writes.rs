@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use docs::config::Config;
-use docs::{Database, Op, Precondition, Write};
+use docs::{DocumentDatabase, Op, Precondition, Write};
 
 const IN_FLIGHT: usize = 1024;
 const SUBMITTERS: usize = 2;
@@ -65,9 +65,9 @@ fn main() {
         let dir = dir.join(number.to_string());
         let _ = std::fs::remove_dir_all(&dir);
         std::fs::create_dir_all(&dir).unwrap();
-        (*name, Database::open(&config, &dir, docs::engine::Options::default()).unwrap().0)
+        (*name, DocumentDatabase::open(&config, &dir, docs::engine::StoreOptions::default()).unwrap().0)
     };
-    let sides: Vec<(&str, Database)> = sides.iter().enumerate().map(open).collect();
+    let sides: Vec<(&str, DocumentDatabase)> = sides.iter().enumerate().map(open).collect();
     let (mut rates, mut anonymous) = (vec![Vec::new(); sides.len()], 0);
     for round in 0..=rounds {
         for ((name, database), rates) in sides.iter().zip(&mut rates) {
@@ -91,7 +91,7 @@ fn main() {
 }
 
 /// Runs writes for the given time; returns the durable writes per second.
-fn writes(database: &Database, round: u64, time: Duration) -> f64 {
+fn writes(database: &DocumentDatabase, round: u64, time: Duration) -> f64 {
     let began = Instant::now();
     let done: u64 = std::thread::scope(|scope| {
         let threads: Vec<_> = (0..SUBMITTERS as u64)
@@ -108,7 +108,7 @@ struct Flying {
     done: AtomicU64,
 }
 
-fn submit(database: &Database, seed: u64, until: Instant) -> u64 {
+fn submit(database: &DocumentDatabase, seed: u64, until: Instant) -> u64 {
     let session = database.session().unwrap();
     let collection = database.collection("items").unwrap();
     let (flying, this) = (Arc::new(Flying::default()), std::thread::current());

@@ -6,7 +6,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use crate::engine;
 
 /// The error of the work, or its panic as text; the panic hook has already reported the place.
-pub(crate) fn outcome<T>(work: impl FnOnce() -> Result<T, engine::Error>) -> Result<T, String> {
+pub(crate) fn outcome<T>(work: impl FnOnce() -> Result<T, engine::StoreError>) -> Result<T, String> {
     unless_panic(work)?.map_err(|error| error.to_string())
 }
 
@@ -29,11 +29,11 @@ mod tests {
     #[test]
     fn an_error_and_a_panic_are_told_alike() {
         assert_eq!(outcome(|| Ok(5)), Ok(5));
-        assert_eq!(outcome(|| Err::<(), _>(engine::Error::Full)), Err(engine::Error::Full.to_string()));
+        assert_eq!(outcome(|| Err::<(), _>(engine::StoreError::Full)), Err(engine::StoreError::Full.to_string()));
         let number = 7;
         for (told, what) in [
-            (outcome(|| -> Result<(), engine::Error> { panic!("in text") }), "in text"),
-            (outcome(|| -> Result<(), engine::Error> { panic!("with {number}") }), "with 7"),
+            (outcome(|| -> Result<(), engine::StoreError> { panic!("in text") }), "in text"),
+            (outcome(|| -> Result<(), engine::StoreError> { panic!("with {number}") }), "with 7"),
         ] {
             assert!(told.as_ref().is_err_and(|told| told.starts_with("a panic") && told.ends_with(what)), "{told:?}");
         }

@@ -11,7 +11,7 @@ pub enum ReadError {
     /// Stored bytes are damaged: which document, and what is wrong.
     Damaged(String),
     /// The engine reported an error.
-    Store(engine::Error),
+    Store(engine::StoreError),
     /// The read was cancelled.
     Stopped,
 }
@@ -85,13 +85,13 @@ impl WriteError {
 pub(crate) const VIEW_CANNOT_TAKE: &str =
     "a view over a view cannot store the resulting row: its key is too long, or a value exceeds 64 bits";
 
-impl From<engine::Error> for WriteError {
-    fn from(error: engine::Error) -> Self {
+impl From<engine::StoreError> for WriteError {
+    fn from(error: engine::StoreError) -> Self {
         match error {
-            engine::Error::Busy | engine::Error::Pinned { .. } => WriteError::Busy,
-            engine::Error::Unknown(source) => WriteError::Unknown { why: source.to_string() },
-            engine::Error::Limit { what, limit } => WriteError::TooLarge { what: what.to_string(), limit },
-            engine::Error::Refused { why } if why == VIEW_CANNOT_TAKE => WriteError::invalid(why, ""),
+            engine::StoreError::Busy | engine::StoreError::Pinned { .. } => WriteError::Busy,
+            engine::StoreError::Unknown(source) => WriteError::Unknown { why: source.to_string() },
+            engine::StoreError::Limit { what, limit } => WriteError::TooLarge { what: what.to_string(), limit },
+            engine::StoreError::Refused { why } if why == VIEW_CANNOT_TAKE => WriteError::invalid(why, ""),
             other => WriteError::Unavailable { why: words(&other) },
         }
     }
@@ -118,13 +118,13 @@ impl From<binjson::JsonError> for WriteError {
     }
 }
 
-impl From<engine::Error> for ReadError {
-    fn from(error: engine::Error) -> Self {
+impl From<engine::StoreError> for ReadError {
+    fn from(error: engine::StoreError) -> Self {
         ReadError::Store(error)
     }
 }
 
-fn words(error: &engine::Error) -> String {
+fn words(error: &engine::StoreError) -> String {
     error.to_string()
 }
 

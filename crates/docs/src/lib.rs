@@ -1,8 +1,8 @@
 //! Collections, schemas, indexes and SQL over the store. A library without any network.
 //!
-//! [`config`] reads the declarations, and [`Database::open`] opens a directory and applies them. A [`Session`] reads;
-//! [`Database::write`] writes. Every write updates documents, index entries, unique values and references together, in one
-//! transaction ([`write`](mod@write)).
+//! [`config`] reads the declarations, and [`DocumentDatabase::open`] opens a directory and applies them. A [`ReaderSession`]
+//! reads; [`DocumentDatabase::write`] writes. Every write updates documents, index entries, unique values and references
+//! together, in one transaction ([`write`](mod@write)).
 
 pub mod catalog;
 mod caught;
@@ -22,16 +22,16 @@ mod writes;
 
 pub use catalog::{Readiness, ReadinessState, counts, generate};
 pub use database::{
-    CollectionId, Database, Moment, Required, Session, Stored, Sweep, Swept, VisitDocument, Write, changes, direct,
-    verify,
+    CollectionId, DocumentDatabase, Moment, ReaderSession, Required, Stored, Sweep, Swept, VisitDocument, Write,
+    changes, direct, verify,
 };
 pub use encoding::{index, key, order, row};
 pub use error::{ReadError, WriteError};
-pub use opening::{CollectionNames, DIFFERENCES_MAX, Differences, OpenError, outline};
+pub use opening::{CollectionNames, DIFFERENCES_MAX, DatabaseOpenError, Differences, outline};
 pub use schema::{Question, asking};
 pub use transactions::{
-    Applied, Body, Done, Elsewhere, GivenBack, RowsWanted, Run, RunDone, StepsCall, StepsDone, Submission,
-    TRANSACTION_WRITES_MAX, TakeLong, Transaction, take_given_up,
+    Applied, BodySchema, DocumentTransaction, Elsewhere, GivenBack, RowsWanted, RunDone, StepsCall, StepsDone,
+    Submission, TRANSACTION_WRITES_MAX, TakeLong, TransactionBody, WriteCallback, take_given_up,
 };
 pub use views::ViewId;
 pub use writes::{LARGE_BYTES, LONG_CHECK_BYTES, Op, Precondition, RuleStatus, Written, collection, write};

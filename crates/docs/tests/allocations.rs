@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use docs::catalog::FieldKind;
 use docs::key::KeyType;
-use docs::sql::{Budget, Query, QueryError, Scratch};
+use docs::sql::{Budget, PreparedQuery, QueryError, Scratch};
 use service::{Service, travels, user, visit};
 
 struct Counting;
@@ -87,16 +87,16 @@ fn a_document_is_read_without_allocation_from_the_memtable_and_from_the_tree() {
 }
 
 /// A query with eight optional parameters: 256 sets of present ones, each with its plan.
-fn query_of_many_plans(number: usize, catalog: &docs::catalog::Catalog) -> docs::sql::Query {
+fn query_of_many_plans(number: usize, catalog: &docs::catalog::Catalog) -> docs::sql::PreparedQuery {
     let fields = ["email", "gender", "birth_date", "id", "email", "gender", "birth_date", "id"];
     let conditions = fields.iter().enumerate();
     let conditions: Vec<String> =
         conditions.map(|(slot, field)| format!("(:p{slot} IS NULL OR {field} = :p{slot})")).collect();
     let sql = format!("SELECT id, email, {number} AS n FROM users WHERE {} ORDER BY email", conditions.join(" AND "));
-    docs::sql::Query::prepare(&sql, catalog).unwrap()
+    docs::sql::PreparedQuery::prepare(&sql, catalog).unwrap()
 }
 
-fn plan_all(query: &docs::sql::Query) {
+fn plan_all(query: &docs::sql::PreparedQuery) {
     for bits in 0..256usize {
         let present: Vec<String> = (0..8).filter(|slot| bits >> slot & 1 == 1).map(|slot| format!("p{slot}")).collect();
         assert!(!query.explain(&present.iter().map(String::as_str).collect::<Vec<_>>()).is_empty());
@@ -181,8 +181,9 @@ fn bytes_of_a_query(collections: usize) -> i64 {
         });
     }
     let before = BYTES.get();
-    let prepare = |number| Query::prepare(&format!("SELECT id FROM t001 WHERE b = {number}"), &memory.catalog).unwrap();
-    let queries: Vec<Query> = (0..QUERIES).map(prepare).collect();
+    let prepare =
+        |number| PreparedQuery::prepare(&format!("SELECT id FROM t001 WHERE b = {number}"), &memory.catalog).unwrap();
+    let queries: Vec<PreparedQuery> = (0..QUERIES).map(prepare).collect();
     assert_eq!(queries.len() as i64, QUERIES);
     (BYTES.get() - before) / QUERIES
 }
@@ -286,7 +287,7 @@ fn what_a_statement_holds_stays_within_its_part_of_the_memory() {
     let mut wrong = Vec::new();
     for sql in hoarding() {
         for spill in [None, Some(&space)] {
-            let query = Query::prepare(&sql, &memory.catalog).unwrap_or_else(|error| panic!("{sql}: {error}"));
+            let query = PreparedQuery::prepare(&sql, &memory.catalog).unwrap_or_else(|error| panic!("{sql}: {error}"));
             query.explain(&[]);
             let budget = Budget { memory_bytes_max: MEMORY, output_bytes_max: MEMORY, spill, ..Budget::default() };
             let (mut scratch, before) = (Scratch::new(), BYTES.get());

@@ -3,29 +3,29 @@
 use docs::changes::DocumentChange;
 use docs::config::Config;
 use docs::key::KeyType;
-use docs::{Database, Op, Precondition, Write};
+use docs::{DocumentDatabase, Op, Precondition, Write};
 
 const CONFIG: &str = "[collections.a]\nkey = { field = \"id\", type = \"u32\" }\nindexes = [[\"x\"]]\n\
     [collections.b]\nkey = { field = \"id\", type = \"string\" }\nunique = [\"y\"]\n\
     [views.v]\nquery = \"SELECT x, COUNT(*) AS n FROM a GROUP BY x\"\n";
 
-fn open(folder: &std::path::Path) -> Database {
+fn open(folder: &std::path::Path) -> DocumentDatabase {
     let config = Config::parse("c.toml".as_ref(), CONFIG).expect("a config");
-    Database::open(&config, folder, docs::engine::Options::default()).expect("it opens").0
+    DocumentDatabase::open(&config, folder, docs::engine::StoreOptions::default()).expect("it opens").0
 }
 
-fn write(database: &Database, collection: &str, op: Op) -> Write {
+fn write(database: &DocumentDatabase, collection: &str, op: Op) -> Write {
     Write { collection: database.collection(collection).expect("declared"), op, precondition: Precondition::None }
 }
 
-fn insert(database: &Database, collection: &str, body: &str) -> Write {
+fn insert(database: &DocumentDatabase, collection: &str, body: &str) -> Write {
     write(database, collection, Op::Insert { body: body.as_bytes().to_vec() })
 }
 
 /// Checks all changes after a version, one line each. Transactions are renumbered from 1, because folds into views take change
 /// numbers too.
 #[track_caller]
-fn check(database: &Database, since: u64, expected: &[&str]) {
+fn check(database: &DocumentDatabase, since: u64, expected: &[&str]) {
     let mut changes = database.changes_since(since).expect("they are kept");
     let (mut lines, mut numbers) = (Vec::new(), vec![since]);
     let mut more = true;
@@ -81,7 +81,8 @@ fn an_import_resets_its_collections() {
     let since = database.session().expect("a session").now().version();
     let file = folder.path().join("a.ndjson");
     std::fs::write(&file, "{\"id\":1}\n{\"id\":2}\n").expect("a file");
-    let options = docs::import::Options { collection: Some("a".to_string()), ..docs::import::Options::default() };
+    let options =
+        docs::import::ImportOptions { collection: Some("a".to_string()), ..docs::import::ImportOptions::default() };
     database.import(vec![docs::import::Input::File(file)], &options, &|_| {}).expect("imported");
     let changes = {
         let mut changes = database.changes_since(since).expect("kept");

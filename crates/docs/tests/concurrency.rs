@@ -5,7 +5,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 
 use crate::service::{Service, config, travels, user, visit};
-use docs::{LARGE_BYTES, Op, Precondition, Session, Submission, TakeLong, Write, WriteError};
+use docs::{LARGE_BYTES, Op, Precondition, ReaderSession, Submission, TakeLong, Write, WriteError};
 
 const THREADS: u32 = 4;
 const ROUNDS: u32 = 60;
@@ -232,7 +232,7 @@ impl TakeLong for Long {
     fn note(&self) {
         self.is_noted.store(true, Ordering::SeqCst);
     }
-    fn take(&self, _: &docs::Database, submission: Submission) {
+    fn take(&self, _: &docs::DocumentDatabase, submission: Submission) {
         self.given.lock().unwrap().send(submission).unwrap();
     }
 }
@@ -244,7 +244,12 @@ impl Long {
     }
 
     /// Writes as an event loop does.
-    fn write(self: &Arc<Self>, service: &Service, session: &Session, write: Write) -> Receiver<Result<(), WriteError>> {
+    fn write(
+        self: &Arc<Self>,
+        service: &Service,
+        session: &ReaderSession,
+        write: Write,
+    ) -> Receiver<Result<(), WriteError>> {
         let (told, outcome) = channel();
         let done = Box::new(move |outcome: Result<docs::Written, WriteError>| told.send(outcome.map(drop)).unwrap());
         let long = Some(Arc::clone(self) as Arc<dyn TakeLong>);

@@ -1,7 +1,7 @@
 //! The counts of a database's trees, and plans that depend on them.
 
 use crate::service::{Service, config};
-use docs::sql::Query;
+use docs::sql::PreparedQuery;
 use docs::{Op, Precondition, Write};
 
 const CONFIG: &str = r#"
@@ -34,7 +34,7 @@ fn fill(service: &Service, ids: std::ops::Range<u32>) {
     }
 }
 
-fn plan(query: &Query) -> String {
+fn plan(query: &PreparedQuery) -> String {
     query.explain(&[]).lines().next().unwrap_or_default().to_owned()
 }
 
@@ -101,7 +101,7 @@ fn counts_are_there_after_a_restart_and_taken_again_where_a_tree_has_grown() {
     drop(service.database);
     // Replaces the stored rows by wrong values, to distinguish reading them from counting again.
     {
-        let (store, _) = docs::engine::Store::open(dir.path(), docs::engine::Options::default()).unwrap();
+        let (store, _) = docs::engine::Store::open(dir.path(), docs::engine::StoreOptions::default()).unwrap();
         let catalog = store.tree("catalog").unwrap();
         let row = |tree: docs::engine::TreeId| format!("counts/{}", tree.0).into_bytes();
         for tree in [orders.tree, customer, day] {
@@ -128,7 +128,7 @@ fn counts_are_there_after_a_restart_and_taken_again_where_a_tree_has_grown() {
     database.count();
     check_about(of(customer).alike[0], f64::from(ORDERS) / 1_501.0);
     drop(database);
-    let (store, _) = docs::engine::Store::open(dir.path(), docs::engine::Options::default()).unwrap();
+    let (store, _) = docs::engine::Store::open(dir.path(), docs::engine::StoreOptions::default()).unwrap();
     let catalog = store.tree("catalog").unwrap();
     assert!(store.reader().unwrap().snapshot().get(catalog, b"counts/123456").unwrap().is_none());
 }

@@ -3,8 +3,8 @@
 #![allow(clippy::unwrap_used, reason = "a failed step is a failed test")]
 
 use docs::config::Config;
-use docs::engine::{Options, Store};
-use docs::{DIFFERENCES_MAX, Database, Differences};
+use docs::engine::{Store, StoreOptions};
+use docs::{DIFFERENCES_MAX, Differences, DocumentDatabase};
 use tempfile::TempDir;
 
 use crate::service::config;
@@ -39,12 +39,12 @@ fn file(piece: &str) -> Config {
 
 /// Compares a folder with a configuration, then opens it with that. Returns the report, and whether the folder was changed.
 fn compare(dir: &TempDir, file: &Config) -> (Differences, bool) {
-    let (store, _) = Store::open(dir.path(), Options::default()).unwrap();
+    let (store, _) = Store::open(dir.path(), StoreOptions::default()).unwrap();
     let version = || store.reader().unwrap().snapshot().version();
     let before = version();
     let found = Differences::find(file, &store).unwrap();
     assert_eq!(version(), before, "looking changes nothing");
-    let database = Database::with_store(file, dir.path(), store.clone()).unwrap();
+    let database = DocumentDatabase::with_store(file, dir.path(), store.clone()).unwrap();
     database.wait_for_views();
     (found, version() != before)
 }
@@ -78,13 +78,13 @@ fn a_view_that_is_being_replaced_is_the_new_one() {
         name: "users".into(),
         read: Box::new(std::io::Cursor::new((0..5000).map(|id| format!("{{\"id\":{id}}}\n")).collect::<String>())),
     };
-    let options = docs::import::Options { collection: Some("users".into()), ..Default::default() };
-    let (database, _) = Database::open(&file(COUNT), dir.path(), Options::default()).unwrap();
+    let options = docs::import::ImportOptions { collection: Some("users".into()), ..Default::default() };
+    let (database, _) = DocumentDatabase::open(&file(COUNT), dir.path(), StoreOptions::default()).unwrap();
     database.import(vec![input], &options, &|_| {}).unwrap();
     drop(database);
     // The build is stopped part-way, and the old view still answers.
-    drop(Database::open(&file(COUNT_NAMES), dir.path(), Options::default()).unwrap());
-    let (store, _) = Store::open(dir.path(), Options::default()).unwrap();
+    drop(DocumentDatabase::open(&file(COUNT_NAMES), dir.path(), StoreOptions::default()).unwrap());
+    let (store, _) = Store::open(dir.path(), StoreOptions::default()).unwrap();
     let told = |piece| Differences::find(&file(piece), &store).unwrap().to_string();
     assert_eq!((told(COUNT_NAMES), told("")), (String::new(), "the view count would be dropped".to_string()));
     assert_eq!(told(COUNT), "the view count would be built anew, of another query");

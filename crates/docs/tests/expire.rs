@@ -5,12 +5,12 @@ use std::sync::atomic::{AtomicI64, Ordering};
 
 use docs::Swept;
 use docs::config::Config;
-use docs::expire::Clock;
+use docs::expire::WallClock;
 use docs::key::KeyType;
 use docs::sql::NoRows;
 use docs::sql::{Budget, QueryError, Scratch};
 use docs::statements::{Modification, ModifyError, StepText, Steps, StepsDid, StepsError};
-use docs::{Database, Op, Precondition, Required, RowsWanted, StepsCall, Write, WriteError};
+use docs::{DocumentDatabase, Op, Precondition, Required, RowsWanted, StepsCall, Write, WriteError};
 
 const CONFIG: &str = "[collections.sessions]\nkey = { field = \"id\", type = \"u32\" }\nexpire = \"until\"\nunique = [\"token\"]\n\
     [collections.notes]\nkey = { field = \"id\", type = \"u32\" }\nexpire = { field = \"made\", after_seconds = 100 }\n\
@@ -18,16 +18,18 @@ const CONFIG: &str = "[collections.sessions]\nkey = { field = \"id\", type = \"u
     [views.by_user]\nquery = \"SELECT user, COUNT(*) AS n FROM sessions GROUP BY user\"\n";
 
 struct Service {
-    database: Database,
+    database: DocumentDatabase,
     now: Arc<AtomicI64>,
     folder: tempfile::TempDir,
 }
 
-fn open(folder: &std::path::Path, config: &str, now: &Arc<AtomicI64>) -> Database {
+fn open(folder: &std::path::Path, config: &str, now: &Arc<AtomicI64>) -> DocumentDatabase {
     let mut config = Config::parse("c.toml".as_ref(), config).unwrap_or_else(|mistakes| panic!("{mistakes}"));
-    config.clock = Clock::given(Arc::clone(now));
+    config.clock = WallClock::given(Arc::clone(now));
     config.may_drop = true;
-    Database::open(&config, folder, docs::engine::Options::default()).unwrap_or_else(|error| panic!("{error}")).0
+    DocumentDatabase::open(&config, folder, docs::engine::StoreOptions::default())
+        .unwrap_or_else(|error| panic!("{error}"))
+        .0
 }
 
 impl Service {
@@ -302,8 +304,8 @@ fn expiry_that_is_declared_later_indexes_and_checks_what_is_stored() {
     let Service { database, now, folder } = service;
     drop(database);
     let mut config = Config::parse("c.toml".as_ref(), CONFIG).expect("a config");
-    config.clock = Clock::given(Arc::clone(&now));
-    let refused = Database::open(&config, folder.path(), docs::engine::Options::default()).map(drop);
+    config.clock = WallClock::given(Arc::clone(&now));
+    let refused = DocumentDatabase::open(&config, folder.path(), docs::engine::StoreOptions::default()).map(drop);
     assert!(refused.is_err_and(|error| error.to_string().contains("sessions/2")), "it names the document");
     let service = Service { database: open(folder.path(), &plain, &now), now, folder };
     service.write("sessions", Op::Delete { key: key(2) }).expect("deleted");
@@ -321,7 +323,7 @@ fn a_list_ends_where_it_has_passed_over_many_hidden_documents_and_goes_on_behind
     let until = |id: u32| if id % 30_000 == 29_999 { 1000 } else { 10 };
     let lines: String = (0..90_000).map(|id| format!("{{\"id\":{id},\"until\":{}}}\n", until(id))).collect();
     let input = docs::import::Input::Stream { name: "s".into(), read: Box::new(std::io::Cursor::new(lines)) };
-    let options = docs::import::Options { collection: Some("sessions".into()), ..Default::default() };
+    let options = docs::import::ImportOptions { collection: Some("sessions".into()), ..Default::default() };
     service.database.import(vec![input], &options, &|_| {}).expect("imported");
     assert_eq!(service.lists("sessions", 50_000).len(), 2, "nothing is hidden yet");
     service.at(20);
@@ -374,7 +376,7 @@ fn a_sweep_goes_on_past_what_cannot_be_removed_and_says_why() {
 }
 
 /// Submits steps as an event loop does, and retries if they exceed a loop's millisecond on a busy machine.
-fn submit(database: &Database, mut call: StepsCall) -> Result<Vec<u8>, StepsError> {
+fn submit(database: &DocumentDatabase, mut call: StepsCall) -> Result<Vec<u8>, StepsError> {
     let session = database.session().expect("a session");
     loop {
         let (told, tells) = std::sync::mpsc::channel();

@@ -9,9 +9,9 @@ use crate::lives;
 use crate::service::config;
 use crate::simulation::content::Files;
 use crate::simulation::disk::SimulatedDisk;
-use docs::expire::Clock;
+use docs::expire::WallClock;
 use docs::key::KeyType;
-use docs::{Database, Op, Precondition, Write, WriteError};
+use docs::{DocumentDatabase, Op, Precondition, Write, WriteError};
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 
@@ -38,10 +38,10 @@ struct History {
 }
 
 impl History {
-    fn open(&self, disk: &Arc<SimulatedDisk>, expires: bool) -> Option<Database> {
+    fn open(&self, disk: &Arc<SimulatedDisk>, expires: bool) -> Option<DocumentDatabase> {
         let rule = if expires { format!("expire = {{ after_seconds = {AFTER_SECONDS} }}\n") } else { String::new() };
         let mut settings = config(&format!("{ITEMS}{rule}"));
-        settings.clock = Clock::given(Arc::clone(&self.now));
+        settings.clock = WallClock::given(Arc::clone(&self.now));
         settings.builds_indexes_later = true;
         lives::open_powered(disk, &settings)
     }
@@ -59,7 +59,7 @@ impl History {
     }
 
     /// False if the power has failed.
-    fn write(&mut self, database: &Database) -> bool {
+    fn write(&mut self, database: &DocumentDatabase) -> bool {
         let id = self.random.random_range(0..KEYS);
         let is_put = self.random.random_range(0..4) > 0;
         let body = format!("{{\"id\":{id},\"x\":{}}}", self.random.random_range(0..2)).into_bytes();
@@ -80,7 +80,7 @@ impl History {
         true
     }
 
-    fn sweep(&self, database: &Database) -> bool {
+    fn sweep(&self, database: &DocumentDatabase) -> bool {
         database.expiring().into_iter().all(|collection| database.expire(&mut database.sweep(collection), 50).is_ok())
     }
 

@@ -8,13 +8,13 @@ use std::sync::atomic::{AtomicI64, Ordering};
 
 use docs::Swept;
 use docs::config::Config;
-use docs::expire::Clock;
-use docs::import::{Input, Options};
+use docs::expire::WallClock;
+use docs::import::{ImportOptions, Input};
 use docs::key::KeyType;
 use docs::sql::NoRows;
 use docs::sql::{Budget, Scratch};
 use docs::statements::Modification;
-use docs::{Database, Op, Precondition, Write, WriteError, Written};
+use docs::{DocumentDatabase, Op, Precondition, Write, WriteError, Written};
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 
@@ -29,25 +29,25 @@ fn file(after: Option<i64>) -> String {
 }
 
 struct Service {
-    database: Option<Database>,
+    database: Option<DocumentDatabase>,
     now: Arc<AtomicI64>,
     folder: tempfile::TempDir,
 }
 
 fn config(text: &str, now: &Arc<AtomicI64>) -> Config {
     let mut config = Config::parse("c.toml".as_ref(), text).unwrap_or_else(|mistakes| panic!("{mistakes}"));
-    config.clock = Clock::given(Arc::clone(now));
+    config.clock = WallClock::given(Arc::clone(now));
     config.may_drop = true;
     config
 }
 
-fn open(folder: &Path, config: &Config) -> Database {
-    let mut options = docs::engine::Options::default();
+fn open(folder: &Path, config: &Config) -> DocumentDatabase {
+    let mut options = docs::engine::StoreOptions::default();
     // Crashes are tested elsewhere; here syncs would take most of the time.
     options.durability = docs::engine::Durability::None;
     options.memtable_bytes = 256 << 10;
     options.log_segment_bytes = 64 << 10;
-    Database::open(config, folder, options).unwrap_or_else(|error| panic!("{error}")).0
+    DocumentDatabase::open(config, folder, options).unwrap_or_else(|error| panic!("{error}")).0
 }
 
 fn key(id: u32) -> Vec<u8> {
@@ -61,7 +61,7 @@ impl Service {
         Service { database, now, folder }
     }
 
-    fn database(&self) -> &Database {
+    fn database(&self) -> &DocumentDatabase {
         self.database.as_ref().unwrap()
     }
 
@@ -80,7 +80,7 @@ impl Service {
         let mut settings = config(&file(after), &self.now);
         settings.builds_indexes_later = true;
         for _ in 0..2 {
-            let (database, _) = self.database().reopen(&settings, |_| Ok::<(), docs::OpenError>(())).unwrap();
+            let (database, _) = self.database().reopen(&settings, |_| Ok::<(), docs::DatabaseOpenError>(())).unwrap();
             database.wait_for_indexes();
             database.wait_for_views();
             self.database = Some(database);
@@ -226,7 +226,7 @@ fn an_imported_document_goes_so_long_after_the_import() {
         service.at_ms(1_000_050_000);
         let path = service.folder.path().join("items.ndjson");
         std::fs::write(&path, BODY).unwrap();
-        let options = Options { collection: Some("items".to_string()), ..Options::default() };
+        let options = ImportOptions { collection: Some("items".to_string()), ..ImportOptions::default() };
         assert_eq!(service.database().import(vec![Input::File(path)], &options, &|_| {}).unwrap().documents, 1);
         service.check_clean();
         service.at_ms(1_000_149_999);

@@ -27,7 +27,8 @@ fn text(service: &Service, path: &str) -> Option<String> {
 fn reopened(service: Service, config: &Config) -> Service {
     let Service { database, dir } = service;
     drop(database);
-    let (database, _) = docs::Database::open(config, dir.path(), docs::engine::Options::default()).unwrap();
+    let (database, _) =
+        docs::DocumentDatabase::open(config, dir.path(), docs::engine::StoreOptions::default()).unwrap();
     Service { database, dir }
 }
 
@@ -96,8 +97,8 @@ fn another_configuration_goes_on_with_the_next_number() {
     assert_eq!(number(&service, r#"{"id":7}"#), Ok(7));
     let more = format!("{CONFIG}[collections.more]\nkey = {{ field = \"id\", type = \"u32\" }}\n");
     let reopen = |service: &Service, text: &str, refuse: bool| {
-        let outcome = if refuse { Err(docs::OpenError::Mismatch("refused".to_owned())) } else { Ok(()) };
-        service.database.reopen::<docs::OpenError>(&config(text), |_| outcome).map(|(database, _)| database)
+        let outcome = if refuse { Err(docs::DatabaseOpenError::Mismatch("refused".to_owned())) } else { Ok(()) };
+        service.database.reopen::<docs::DatabaseOpenError>(&config(text), |_| outcome).map(|(database, _)| database)
     };
     assert!(reopen(&service, &more, true).is_err());
     assert_eq!(number(&service, "{}"), Ok(8));
@@ -170,7 +171,7 @@ fn a_database_that_ends_on_the_stores_thread_writes_its_next_number() {
         assert_eq!(KeyType::U32.of_bytes(&written.key).unwrap().to_string(), round.to_string());
         let until = std::time::Instant::now() + std::time::Duration::from_secs(30);
         let database = loop {
-            match docs::Database::open(&config, dir.path(), docs::engine::Options::default()) {
+            match docs::DocumentDatabase::open(&config, dir.path(), docs::engine::StoreOptions::default()) {
                 Ok((database, _)) => break database,
                 Err(error) => assert!(std::time::Instant::now() < until, "{error}"),
             }

@@ -10,7 +10,7 @@ use crate::service::{Service, config, travels, user, visit};
 use crate::simulation::content::Files as DiskFiles;
 use crate::simulation::disk::{Fault, FaultPlan, SimulatedDisk};
 use docs::WriteError;
-use docs::import::{ImportError, Input, OnError, Options, RecordFormat, Report, Sampled};
+use docs::import::{ImportError, ImportOptions, ImportReport, Input, OnError, RecordFormat, SampledRecord};
 use tempfile::TempDir;
 
 struct Files {
@@ -40,7 +40,7 @@ impl Files {
     }
 }
 
-fn import(service: &Service, inputs: Vec<Input>, options: &Options) -> Result<Report, String> {
+fn import(service: &Service, inputs: Vec<Input>, options: &ImportOptions) -> Result<ImportReport, String> {
     service.database.import(inputs, options, &|_| {}).map_err(|error| match error {
         ImportError::Record(bad) => {
             format!("{}: {}", bad.file.rsplit('/').next().unwrap(), bad).replace(&bad.file, "@")
@@ -50,12 +50,12 @@ fn import(service: &Service, inputs: Vec<Input>, options: &Options) -> Result<Re
     })
 }
 
-fn skip() -> Options {
-    Options { on_error: OnError::Skip, ..Options::default() }
+fn skip() -> ImportOptions {
+    ImportOptions { on_error: OnError::Skip, ..ImportOptions::default() }
 }
 
-fn into(collection: &str) -> Options {
-    Options { collection: Some(collection.to_string()), ..Options::default() }
+fn into(collection: &str) -> ImportOptions {
+    ImportOptions { collection: Some(collection.to_string()), ..ImportOptions::default() }
 }
 
 fn array(name: &str, records: &[String]) -> String {
@@ -88,7 +88,7 @@ fn big() -> Vec<(&'static str, String)> {
 fn an_archive_fills_empty_collections_with_indexes_and_all() {
     let files = Files::new();
     let service = Service::new(&travels());
-    let report = import(&service, vec![files.zip("data.zip", &big())], &Options::default()).unwrap();
+    let report = import(&service, vec![files.zip("data.zip", &big())], &ImportOptions::default()).unwrap();
     assert_eq!((report.documents, report.skipped), (25_000, 0));
     clean(&service, 25_000);
     assert_eq!(service.get("users/17").unwrap().1, user(17, "u17@x"));
@@ -111,18 +111,21 @@ fn arrays_lines_and_streams_go_where_they_are_sent() {
     import(&service, vec![files.add("l.json", r#"[{"id":1},{"id":2}]"#)], &into("locations")).unwrap();
     let stream =
         |text: String| Input::Stream { name: "standard input".into(), read: Box::new(std::io::Cursor::new(text)) };
-    import(&service, vec![stream(array("visits", &[visit(1, 1, 1, 5)]))], &Options::default()).unwrap();
+    import(&service, vec![stream(array("visits", &[visit(1, 1, 1, 5)]))], &ImportOptions::default()).unwrap();
     import(&service, vec![stream(format!("{}\n", visit(2, 2, 2, 5)))], &into("visits")).unwrap();
     clean(&service, 6);
-    let refused = import(&service, vec![files.add("x.json", "[{\"id\":1}]")], &Options::default()).unwrap_err();
+    let refused = import(&service, vec![files.add("x.json", "[{\"id\":1}]")], &ImportOptions::default()).unwrap_err();
     assert_eq!(refused, "x.json: the file names no collection for its records: name one with --collection");
-    let refused = import(&service, vec![files.add("x.json", "{\"cities\":[1]}")], &Options::default()).unwrap_err();
+    let refused =
+        import(&service, vec![files.add("x.json", "{\"cities\":[1]}")], &ImportOptions::default()).unwrap_err();
     assert_eq!(refused, "x.json: there is no collection \"cities\"; there are: locations, users, visits");
     assert!(
-        import(&service, vec![files.add("x.zip", "no zip")], &Options::default()).unwrap_err().starts_with("x.zip: ")
+        import(&service, vec![files.add("x.zip", "no zip")], &ImportOptions::default())
+            .unwrap_err()
+            .starts_with("x.zip: ")
     );
     assert!(
-        import(&service, vec![Input::File("missing.json".into())], &Options::default())
+        import(&service, vec![Input::File("missing.json".into())], &ImportOptions::default())
             .unwrap_err()
             .starts_with("missing.json: ")
     );
@@ -136,7 +139,7 @@ fn check_bad(collection: &str, name: &str, text: &str, expected: &str, kept: u64
     assert_eq!(refused, expected, "{text}");
     clean(&service, 0);
     let report =
-        import(&service, vec![files.add(name, text)], &Options { collection: Some(collection.into()), ..skip() });
+        import(&service, vec![files.add(name, text)], &ImportOptions { collection: Some(collection.into()), ..skip() });
     let report = report.unwrap();
     assert_eq!((report.skipped, report.documents), (1, kept), "{text}");
     assert_eq!(report.told.len(), 1);
@@ -167,13 +170,16 @@ fn faults_between_records_stop_the_import_and_leave_nothing() {
     let files = Files::new();
     let service = Service::new(&travels());
     let twice = format!("{}\n{}\n", user(1, "a@x"), user(2, "a@x"));
-    let refused =
-        import(&service, vec![files.add("u.ndjson", &twice)], &Options { collection: Some("users".into()), ..skip() });
+    let refused = import(
+        &service,
+        vec![files.add("u.ndjson", &twice)],
+        &ImportOptions { collection: Some("users".into()), ..skip() },
+    );
     let told = "u.ndjson: @, line 2: \"email\" has the same value as in the document 1 (@, line 1)";
     assert_eq!(refused.unwrap_err(), told);
     let users = files.add("u.json", &array("users", &[user(1, "a@x")]));
     let visits = files.add("v.json", &array("visits", &[visit(1, 1, 7, 5)]));
-    let refused = import(&service, vec![users, visits], &Options::default()).unwrap_err();
+    let refused = import(&service, vec![users, visits], &ImportOptions::default()).unwrap_err();
     assert_eq!(refused, "v.json: @, byte 12: \"location\": there is no 7 in locations");
     clean(&service, 0);
     let good = vec![
@@ -181,7 +187,7 @@ fn faults_between_records_stop_the_import_and_leave_nothing() {
         files.add("v.json", &array("visits", &[visit(1, 1, 7, 5)])),
         files.add("l.json", &array("locations", &[r#"{"id":7}"#.to_string()])),
     ];
-    import(&service, good, &Options::default()).unwrap();
+    import(&service, good, &ImportOptions::default()).unwrap();
     clean(&service, 3);
 }
 
@@ -189,7 +195,7 @@ fn faults_between_records_stop_the_import_and_leave_nothing() {
 fn an_import_into_collections_with_documents_adds_to_them() {
     let files = Files::new();
     let service = Service::new(&travels());
-    import(&service, vec![files.zip("data.zip", &big())], &Options::default()).unwrap();
+    import(&service, vec![files.zip("data.zip", &big())], &ImportOptions::default()).unwrap();
     let more = || {
         vec![
             files.add("v.json", &array("visits", &[visit(50_000, 9000, 9000, 5), visit(50_001, 1, 1, 5)])),
@@ -197,7 +203,7 @@ fn an_import_into_collections_with_documents_adds_to_them() {
             files.add("u.json", &array("users", &[user(9000, "n@x"), user(3, "x@x"), user(9001, "u5@x")])),
         ]
     };
-    let refused = import(&service, more(), &Options::default()).unwrap_err();
+    let refused = import(&service, more(), &ImportOptions::default()).unwrap_err();
     assert_eq!(refused, "u.json: @, byte 67: the key 3 is in use in users; `--on-error skip` passes over such records");
     let report = import(&service, more(), &skip()).unwrap();
     assert_eq!(report.skipped, 3, "{:?}", report.told);
@@ -218,16 +224,16 @@ fn a_collection_that_was_emptied_is_filled_again() {
     let files = Files::new();
     let service = Service::new(&travels());
     let data = || files.add("u.json", &array("users", &[user(1, "a@x"), user(2, "b@x")]));
-    import(&service, vec![data()], &Options::default()).unwrap();
+    import(&service, vec![data()], &ImportOptions::default()).unwrap();
     service.run("delete users/1").unwrap();
     service.run("delete users/2").unwrap();
-    import(&service, vec![data()], &Options::default()).unwrap();
+    import(&service, vec![data()], &ImportOptions::default()).unwrap();
     clean(&service, 2);
     let (number, _) = service.get("users/1").unwrap();
     service.run("delete users/1").unwrap();
     service.run("delete users/2").unwrap();
     service.database.store().checkpoint().unwrap();
-    import(&service, vec![data()], &Options::default()).unwrap();
+    import(&service, vec![data()], &ImportOptions::default()).unwrap();
     clean(&service, 2);
     assert!(service.get("users/1").unwrap().0 > number, "an ETag is never given twice");
 }
@@ -240,7 +246,7 @@ fn check_order(ids: &[u32], told: &[&str]) {
     let service = Service::new(&travels());
     let text: String = ids.iter().enumerate().map(|(line, &id)| user(id, &format!("u{line}@x")) + "\n").collect();
     assert!(text.len() > 2 * docs::import::BATCH_BYTES, "all in {} bytes", text.len());
-    let options = Options { on_error: OnError::Skip, ..into("users") };
+    let options = ImportOptions { on_error: OnError::Skip, ..into("users") };
     let report = import(&service, vec![files.add("u.ndjson", &text)], &options).unwrap();
     let mut first = std::collections::BTreeMap::new();
     for (line, &id) in ids.iter().enumerate() {
@@ -315,7 +321,7 @@ fn an_import_of_which_a_thread_panics_ends_with_an_error_and_changes_nothing() {
             let text: String = (0..200_000).map(|id| format!("{{\"id\":{id},\"text\":\"{id:0100}\"}}\n")).collect();
             let read = Box::new(std::io::Cursor::new(text));
             let input = Input::Stream { name: "items".to_string(), read };
-            let options = Options { threads, ..into("items") };
+            let options = ImportOptions { threads, ..into("items") };
             tell.send(database.import(vec![input], &options, &|_| panic!("as a test wants it")).map(drop))
         });
         let ended = told.recv_timeout(std::time::Duration::from_secs(30)).expect("the import hangs, or panicked");
@@ -375,7 +381,7 @@ fn a_table_is_read_from_an_archive_and_from_a_stream_too() {
     import(&service, vec![files.zip("data.zip", &entries)], &into("others")).unwrap();
     let read = Box::new(std::io::Cursor::new("id\n3\n"));
     let stream = Input::Stream { name: "standard input".into(), read };
-    let options = Options { format: Some(RecordFormat::Csv), ..into("others") };
+    let options = ImportOptions { format: Some(RecordFormat::Csv), ..into("others") };
     import(&service, vec![stream], &options).unwrap();
     clean(&service, 3);
 }
@@ -400,7 +406,7 @@ fn a_bad_row_is_told_with_its_line_column_and_field_and_can_be_skipped() {
         let refused = import(&service, vec![files.add("g.csv", &goods(row))], &into("goods")).unwrap_err();
         assert_eq!(refused, format!("g.csv: @, {told}"));
         clean(&service, 0);
-        let options = Options { collection: Some("goods".into()), ..skip() };
+        let options = ImportOptions { collection: Some("goods".into()), ..skip() };
         let report = import(&service, vec![files.add("g.csv", &goods(row))], &options).unwrap();
         assert_eq!((report.documents, report.skipped), (2, 1), "{row}");
         clean(&service, 2);
@@ -425,7 +431,7 @@ fn a_table_that_is_none_of_the_collection_is_refused_as_a_whole() {
     assert_eq!(told("sku,sku\n"), "g.csv: line 1, column 2: the name \"sku\" occurs twice");
     assert_eq!(told("sku,price,note\na,1,\"x\n"), "g.csv: line 2: the file ends inside a quoted field of this row");
     clean(&service, 0);
-    let unnamed = import(&service, vec![files.add("g.csv", "sku\n")], &Options::default()).unwrap_err();
+    let unnamed = import(&service, vec![files.add("g.csv", "sku\n")], &ImportOptions::default()).unwrap_err();
     assert_eq!(unnamed, "g.csv: the file names no collection for its records: name one with --collection");
 }
 
@@ -437,10 +443,10 @@ fn a_sample_gives_the_first_records_of_a_file_and_the_place_of_a_bad_one() {
         let whole = docs::import::sample(files.add(name, text), &mut |record, bytes| {
             assert!(bytes > 0 && bytes <= text.len() as u64);
             found.push(match record {
-                Sampled::Document { array, document } => {
+                SampledRecord::Document { array, document } => {
                     format!("{}{}", array.unwrap_or_default(), String::from_utf8_lossy(document.text()))
                 }
-                Sampled::Row { columns, cells } => format!("{columns:?}{}", cells[0].text),
+                SampledRecord::Row { columns, cells } => format!("{columns:?}{}", cells[0].text),
             });
             if found.len() < most { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
         });

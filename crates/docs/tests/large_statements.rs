@@ -6,9 +6,9 @@ use std::time::{Duration, Instant};
 
 use crate::service::{Service, config};
 use docs::sql::NoRows;
-use docs::sql::{Budget, Query, Scratch, SpillSpace};
+use docs::sql::{Budget, PreparedQuery, Scratch, SpillSpace};
 use docs::statements::{Modification, ModifyError};
-use docs::{Database, WriteError};
+use docs::{DocumentDatabase, WriteError};
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 use serde_json::Value as Json;
@@ -44,10 +44,10 @@ struct World {
 impl World {
     fn new() -> World {
         let dir = tempfile::tempdir().unwrap();
-        let mut options = docs::engine::Options::default();
+        let mut options = docs::engine::StoreOptions::default();
         options.durability = docs::engine::Durability::None;
         options.transaction_bytes_max = 64 << 10;
-        let database = Database::open(&config(CONFIG), dir.path(), options).unwrap().0;
+        let database = DocumentDatabase::open(&config(CONFIG), dir.path(), options).unwrap().0;
         let space = Arc::new(SpillSpace::new(dir.path(), 256 << 20));
         let world = World { service: Service { database, dir }, space };
         (0..10).for_each(|place| drop(world.service.run(&format!("insert places {{\"id\":{place}}}")).unwrap()));
@@ -70,7 +70,7 @@ impl World {
     }
 
     fn query(&self, sql: &str) -> Json {
-        let query = Query::prepare(sql, self.service.database.catalog()).unwrap();
+        let query = PreparedQuery::prepare(sql, self.service.database.catalog()).unwrap();
         let (session, mut out) = (self.service.database.session().unwrap(), Vec::new());
         query.write_array(session.now().view(), &[], &mut Scratch::new(), &Budget::default(), &mut out).unwrap();
         serde_json::from_slice(&out).unwrap()
@@ -126,7 +126,7 @@ fn a_statement_over_more_than_a_transaction_holds_is_done_as_a_whole() {
     let (config, path) = (config(CONFIG), dir.path().to_path_buf());
     let World { service: Service { database, dir }, space } = world;
     drop(database);
-    let database = Database::open(&config, &path, docs::engine::Options::default()).unwrap().0;
+    let database = DocumentDatabase::open(&config, &path, docs::engine::StoreOptions::default()).unwrap().0;
     let world = World { service: Service { database, dir }, space };
     world.check();
     assert_eq!(world.query("SELECT n, passes FROM all"), serde_json::json!([{"n": 100, "passes": 100}]));
@@ -275,10 +275,10 @@ anyOf = [
 fn a_long_document_that_others_rewrite_is_not_checked_while_all_writers_wait() {
     const SHORT: u32 = 900;
     let dir = tempfile::tempdir().unwrap();
-    let mut options = docs::engine::Options::default();
+    let mut options = docs::engine::StoreOptions::default();
     options.durability = docs::engine::Durability::None;
     options.transaction_bytes_max = 1 << 20;
-    let database = Database::open(&config(TREES), dir.path(), options).unwrap().0;
+    let database = DocumentDatabase::open(&config(TREES), dir.path(), options).unwrap().0;
     let (service, space) =
         (Service { database: database.clone(), dir }, SpillSpace::new(std::env::temp_dir(), 256 << 20));
     let long = |text: u32| format!("{{\"id\":0,\"text\":{text},\"tree\":[{}1]}}", "[1,2,3],".repeat(10_000));

@@ -2,8 +2,8 @@
 #![allow(clippy::unwrap_used, reason = "a failed step is a failed test")]
 
 use docs::config::Config;
-use docs::engine::{Options, Store};
-use docs::{DIFFERENCES_MAX, Database, OpenError, ReadinessState};
+use docs::engine::{Store, StoreOptions};
+use docs::{DIFFERENCES_MAX, DatabaseOpenError, DocumentDatabase, ReadinessState};
 
 use crate::service::Service;
 
@@ -48,22 +48,30 @@ fn filled(text: &str) -> Service {
     service
 }
 
-fn again(service: Service, text: &str, may_drop: bool) -> (Result<Database, OpenError>, tempfile::TempDir) {
+fn again(
+    service: Service,
+    text: &str,
+    may_drop: bool,
+) -> (Result<DocumentDatabase, DatabaseOpenError>, tempfile::TempDir) {
     let Service { database, dir } = service;
     drop(database);
-    (Database::open(&config(text, may_drop), dir.path(), Options::default()).map(|(database, _)| database), dir)
+    (
+        DocumentDatabase::open(&config(text, may_drop), dir.path(), StoreOptions::default())
+            .map(|(database, _)| database),
+        dir,
+    )
 }
 
 fn version(dir: &tempfile::TempDir) -> u64 {
-    let (store, _) = Store::open(dir.path(), Options::default()).unwrap();
+    let (store, _) = Store::open(dir.path(), StoreOptions::default()).unwrap();
     store.reader().unwrap().snapshot().version().0
 }
 
 /// The parts that a rejected opening would have dropped.
 #[track_caller]
-fn refused(result: Result<Database, OpenError>) -> String {
+fn refused(result: Result<DocumentDatabase, DatabaseOpenError>) -> String {
     match result {
-        Err(OpenError::WouldDrop(lost)) => lost.to_string(),
+        Err(DatabaseOpenError::WouldDrop(lost)) => lost.to_string(),
         Err(other) => panic!("{other}"),
         Ok(database) => panic!("it was opened; dropped: {}", database.dropped()),
     }
@@ -77,7 +85,7 @@ fn what_would_be_dropped_is_refused_and_the_folder_stays_as_it_was() {
         let (result, dir) = again(service, &other, false);
         assert_eq!(refused(result), lost, "{made}");
         assert_eq!(version(&dir), before, "{made}");
-        let (database, _) = Database::open(&config(&made, false), dir.path(), Options::default()).unwrap();
+        let (database, _) = DocumentDatabase::open(&config(&made, false), dir.path(), StoreOptions::default()).unwrap();
         assert!(database.dropped().is_empty());
         assert_eq!(docs::verify::database(&database).unwrap().faults, [""; 0], "{made}");
         assert!(database.views().iter().all(|view| view.failure.is_none() && view.documents == 0), "nothing is built");
@@ -91,7 +99,8 @@ fn what_may_be_dropped_is_dropped_once_and_told() {
         let database = database.unwrap();
         assert_eq!(database.dropped().to_string(), lost, "{made}");
         drop(database);
-        let (database, _) = Database::open(&config(&other, false), dir.path(), Options::default()).unwrap();
+        let (database, _) =
+            DocumentDatabase::open(&config(&other, false), dir.path(), StoreOptions::default()).unwrap();
         assert!(database.dropped().is_empty(), "{made}: {}", database.dropped());
         assert_eq!(docs::verify::database(&database).unwrap().faults, [""; 0], "{made}");
     }
@@ -102,12 +111,13 @@ fn another_configuration_for_an_open_database_is_refused_and_permitted_alike() {
     for (made, other, lost) in changes() {
         let service = filled(&made);
         let later = |may_drop| Config { builds_indexes_later: true, ..config(&other, may_drop) };
-        let refused_to = service.database.reopen::<OpenError>(&later(false), |_| Ok(())).map(|(database, _)| database);
+        let refused_to =
+            service.database.reopen::<DatabaseOpenError>(&later(false), |_| Ok(())).map(|(database, _)| database);
         assert_eq!(refused(refused_to), lost, "{made}");
         service.run("insert users {\"id\":3,\"name\":\"n3\",\"at\":4000000000}").unwrap();
-        let (database, _) = service.database.reopen::<OpenError>(&later(true), |_| Ok(())).unwrap();
+        let (database, _) = service.database.reopen::<DatabaseOpenError>(&later(true), |_| Ok(())).unwrap();
         assert_eq!(database.dropped().to_string(), lost, "{made}");
-        let (database, _) = database.reopen::<OpenError>(&later(false), |_| Ok(())).unwrap();
+        let (database, _) = database.reopen::<DatabaseOpenError>(&later(false), |_| Ok(())).unwrap();
         assert!(database.dropped().is_empty(), "{made}: {}", database.dropped());
         assert_eq!(docs::verify::database(&database).unwrap().faults, [""; 0], "{made}");
     }
@@ -119,8 +129,8 @@ fn an_index_that_another_one_begins_with_is_no_loss() {
     let longer = format!("{made}indexes = [[\"user\", \"at\"]]\n");
     let service = filled(&made);
     let later = Config { builds_indexes_later: true, ..config(&longer, false) };
-    match service.database.reopen::<OpenError>(&later, |_| Ok(())) {
-        Err(OpenError::Mismatch(why)) => assert!(why.contains("the index visits(user, at)"), "{why}"),
+    match service.database.reopen::<DatabaseOpenError>(&later, |_| Ok(())) {
+        Err(DatabaseOpenError::Mismatch(why)) => assert!(why.contains("the index visits(user, at)"), "{why}"),
         Err(other) => panic!("{other}"),
         Ok(_) => panic!("the reference has no index until it is built"),
     }
@@ -137,7 +147,7 @@ fn documents_of_a_collection_that_is_not_declared_stay_until_it_is_again() {
     let both = format!("{USERS}{VISITS}indexes = [[\"user\"]]\n");
     let (database, dir) = again(filled(&both), USERS, true);
     assert!(database.unwrap().collection("visits").is_none());
-    let (database, _) = Database::open(&config(&both, false), dir.path(), Options::default()).unwrap();
+    let (database, _) = DocumentDatabase::open(&config(&both, false), dir.path(), StoreOptions::default()).unwrap();
     let service = Service { database, dir };
     assert_eq!(service.get("visits/2").unwrap().1, "{\"id\":2,\"user\":1}");
     let report = docs::verify::database(&service.database).unwrap();
@@ -146,7 +156,7 @@ fn documents_of_a_collection_that_is_not_declared_stay_until_it_is_again() {
     let (result, dir) = again(service, USERS, false);
     assert_eq!(refused(result), "the collection visits (its documents stay in the folder)");
     // A collection without documents is no loss.
-    let (database, _) = Database::open(&config(&both, false), dir.path(), Options::default()).unwrap();
+    let (database, _) = DocumentDatabase::open(&config(&both, false), dir.path(), StoreOptions::default()).unwrap();
     let service = Service { database, dir };
     service.run("delete visits/1").unwrap();
     service.run("delete visits/2").unwrap();
@@ -159,7 +169,7 @@ fn a_configuration_that_shares_no_collection_is_refused_even_where_it_may_drop()
     let other = "[collections.a]\nkey = { field = \"id\", type = \"u32\" }\n";
     for (text, declared) in [(other, "the collection a"), ("", "no collection")] {
         let service = filled(&format!("{USERS}{VISITS}"));
-        let reopened = service.database.reopen::<OpenError>(&config(text, true), |_| Ok(())).map(drop);
+        let reopened = service.database.reopen::<DatabaseOpenError>(&config(text, true), |_| Ok(())).map(drop);
         let (opened, dir) = again(service, text, true);
         let expected = format!(
             "the folder belongs to another service: it holds the collections users, visits, and the configuration declares {declared}"
@@ -169,7 +179,8 @@ fn a_configuration_that_shares_no_collection_is_refused_even_where_it_may_drop()
             (expected.clone(), expected)
         );
         let (database, _) =
-            Database::open(&config(&format!("{USERS}{VISITS}"), false), dir.path(), Options::default()).unwrap();
+            DocumentDatabase::open(&config(&format!("{USERS}{VISITS}"), false), dir.path(), StoreOptions::default())
+                .unwrap();
         assert_eq!(docs::verify::database(&database).unwrap().documents, 4);
     }
 }
@@ -180,11 +191,11 @@ fn a_rule_that_was_refused_is_no_loss() {
     service.run("insert users {\"id\":3,\"name\":\"n1\"}").unwrap();
     let unique = format!("{USERS}unique = [\"name\"]\n");
     let later = |text: &str| Config { builds_indexes_later: true, ..config(text, false) };
-    let (database, _) = service.database.reopen::<OpenError>(&later(&unique), |_| Ok(())).unwrap();
+    let (database, _) = service.database.reopen::<DatabaseOpenError>(&later(&unique), |_| Ok(())).unwrap();
     database.wait_for_indexes();
     let state = database.catalog().collection("users").unwrap().unique[0].readiness.state();
     assert!(matches!(state, ReadinessState::Refused(_)), "{state:?}");
-    let (database, _) = database.reopen::<OpenError>(&later(USERS), |_| Ok(())).unwrap();
+    let (database, _) = database.reopen::<DatabaseOpenError>(&later(USERS), |_| Ok(())).unwrap();
     assert!(database.dropped().is_empty());
 }
 

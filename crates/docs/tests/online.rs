@@ -5,26 +5,28 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use docs::config::Config;
 use docs::key::KeyType;
 use docs::sql::{Budget, Scratch};
-use docs::{Database, Op, Precondition, ReadinessState, Write, WriteError};
+use docs::{DocumentDatabase, Op, Precondition, ReadinessState, Write, WriteError};
 
 const PLAIN: &str = "[collections.items]\nkey = { field = \"id\", type = \"u32\" }\n";
 const INDEXED: &str = "[collections.items]\nkey = { field = \"id\", type = \"u32\" }\nindexes = [[\"x\"]]\n";
 const UNIQUE: &str = "[collections.items]\nkey = { field = \"id\", type = \"u32\" }\nunique = [\"x\"]\n";
 const DOCUMENTS: u32 = 4_000;
 
-fn open(folder: &std::path::Path, config: &str) -> Database {
+fn open(folder: &std::path::Path, config: &str) -> DocumentDatabase {
     let mut config = Config::parse("c.toml".as_ref(), config).expect("a config");
     config.builds_indexes_later = true;
     config.may_drop = true;
-    Database::open(&config, folder, docs::engine::Options::default()).unwrap_or_else(|error| panic!("{error}")).0
+    DocumentDatabase::open(&config, folder, docs::engine::StoreOptions::default())
+        .unwrap_or_else(|error| panic!("{error}"))
+        .0
 }
 
-fn write(database: &Database, op: Op) -> Result<(), WriteError> {
+fn write(database: &DocumentDatabase, op: Op) -> Result<(), WriteError> {
     let collection = database.collection("items").expect("declared");
     database.write_now(&Write { collection, op, precondition: Precondition::None }).map(drop)
 }
 
-fn insert(database: &Database, id: u32, x: u32) -> Result<(), WriteError> {
+fn insert(database: &DocumentDatabase, id: u32, x: u32) -> Result<(), WriteError> {
     write(database, Op::Insert { body: format!("{{\"id\":{id},\"x\":{x}}}").into_bytes() })
 }
 
@@ -32,7 +34,7 @@ fn key(id: u32) -> Vec<u8> {
     KeyType::U32.of_text(&id.to_string()).expect("a key").as_bytes().to_vec()
 }
 
-fn fill(database: &Database) {
+fn fill(database: &DocumentDatabase) {
     let collection = database.collection("items").expect("declared");
     for start in (0..DOCUMENTS).step_by(500) {
         let one = |id: u32| Write {
@@ -44,7 +46,7 @@ fn fill(database: &Database) {
     }
 }
 
-fn rows(database: &Database, query: &docs::sql::Query) -> String {
+fn rows(database: &DocumentDatabase, query: &docs::sql::PreparedQuery) -> String {
     let session = database.session().expect("a session");
     let (now, mut out) = (session.now(), Vec::new());
     query.write_array(now.view(), &[], &mut Scratch::new(), &Budget::default(), &mut out).expect("rows");
@@ -52,13 +54,13 @@ fn rows(database: &Database, query: &docs::sql::Query) -> String {
 }
 
 #[track_caller]
-fn check_whole(database: &Database, entries: u64) {
+fn check_whole(database: &DocumentDatabase, entries: u64) {
     let report = docs::verify::database(database).expect("read");
     assert_eq!(report.faults, [""; 0]);
     assert_eq!(report.entries, entries);
 }
 
-fn documents(database: &Database) -> u64 {
+fn documents(database: &DocumentDatabase) -> u64 {
     docs::verify::database(database).expect("read").documents
 }
 
@@ -125,9 +127,9 @@ fn an_index_that_carries_large_fields_is_built_in_transactions_that_fit() {
         if carries {
             config.include("items", &["x".to_owned()], &["note".to_owned()]);
         }
-        let mut options = docs::engine::Options::default();
+        let mut options = docs::engine::StoreOptions::default();
         options.transaction_bytes_max = 100_000;
-        Database::open(&config, folder.path(), options).expect("opened").0
+        DocumentDatabase::open(&config, folder.path(), options).expect("opened").0
     };
     let database = open(PLAIN, false);
     for id in 0..LARGE {

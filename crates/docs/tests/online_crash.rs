@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 
 use crate::lives::{self, Random};
 use crate::service::config;
-use docs::{Database, Op, OpenError, Precondition, ReadinessState, Write, WriteError};
+use docs::{DatabaseOpenError, DocumentDatabase, Op, Precondition, ReadinessState, Write, WriteError};
 use serde_json::json;
 
 const SEEDS: u64 = 16;
@@ -49,12 +49,12 @@ fn settings(text: &str) -> docs::config::Config {
     settings
 }
 
-fn open(dir: &Path, text: &str, left: &Arc<AtomicI64>) -> Option<Database> {
+fn open(dir: &Path, text: &str, left: &Arc<AtomicI64>) -> Option<DocumentDatabase> {
     lives::open(dir, &settings(text), left)
 }
 
 /// False if the disk has died. A write that breaks a rule is rejected, as it should be.
-fn write(database: &Database, random: &mut Random) -> bool {
+fn write(database: &DocumentDatabase, random: &mut Random) -> bool {
     let id = random.below(KEYS) as u32;
     let key = id.to_be_bytes().to_vec();
     // Most documents satisfy all possible rules, some do not. More of those while a build runs: rules on documents that the
@@ -88,7 +88,7 @@ fn write(database: &Database, random: &mut Random) -> bool {
     }
 }
 
-fn states(database: &Database) -> Vec<ReadinessState> {
+fn states(database: &DocumentDatabase) -> Vec<ReadinessState> {
     let infos = &database.catalog().collections;
     let all = infos.iter().flat_map(|info| {
         let unique = info.unique.iter().map(|unique| unique.readiness.state());
@@ -106,7 +106,7 @@ fn live(dir: &Path, text: &str, operations: i64, random: &mut Random, ends: &mut
     };
     for _ in 0..random.below(150) {
         if random.below(60) == 0 {
-            match database.reopen::<OpenError>(&settings(&declared(random)), |_| Ok(())) {
+            match database.reopen::<DatabaseOpenError>(&settings(&declared(random)), |_| Ok(())) {
                 Ok((next, _)) => {
                     ends.reopened += 1;
                     database = next;

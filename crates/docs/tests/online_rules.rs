@@ -4,17 +4,19 @@ use std::path::Path;
 
 use docs::config::Config;
 use docs::key::KeyType;
-use docs::{Database, Op, Precondition, ReadinessState, RuleStatus, Write, WriteError};
+use docs::{DocumentDatabase, Op, Precondition, ReadinessState, RuleStatus, Write, WriteError};
 
 const ITEMS: &str = "[collections.items]\nkey = { field = \"id\", type = \"u32\" }\n";
 const OWNERS: &str = "[collections.owners]\nkey = { field = \"id\", type = \"u32\" }\n";
 const DOCUMENTS: u32 = 3_000;
 
-fn open(folder: &Path, config: &str) -> Database {
+fn open(folder: &Path, config: &str) -> DocumentDatabase {
     let mut config = Config::parse("c.toml".as_ref(), config).unwrap_or_else(|error| panic!("{error}"));
     config.builds_indexes_later = true;
     config.may_drop = true;
-    Database::open(&config, folder, docs::engine::Options::default()).unwrap_or_else(|error| panic!("{error}")).0
+    DocumentDatabase::open(&config, folder, docs::engine::StoreOptions::default())
+        .unwrap_or_else(|error| panic!("{error}"))
+        .0
 }
 
 /// The items with a schema of these properties.
@@ -22,12 +24,12 @@ fn with_schema(properties: &str) -> String {
     format!("{ITEMS}[collections.items.schema]\ntype = \"object\"\n[collections.items.schema.properties]\n{properties}")
 }
 
-fn write(database: &Database, collection: &str, op: Op) -> Result<(), WriteError> {
+fn write(database: &DocumentDatabase, collection: &str, op: Op) -> Result<(), WriteError> {
     let collection = database.collection(collection).unwrap();
     database.write_now(&Write { collection, op, precondition: Precondition::None }).map(drop)
 }
 
-fn put(database: &Database, collection: &str, id: u32, fields: &str) -> Result<(), WriteError> {
+fn put(database: &DocumentDatabase, collection: &str, id: u32, fields: &str) -> Result<(), WriteError> {
     let body = format!("{{\"id\":{id}{fields}}}").into_bytes();
     write(database, collection, Op::Put { key: key(id), body })
 }
@@ -36,7 +38,7 @@ fn key(id: u32) -> Vec<u8> {
     KeyType::U32.of_text(&id.to_string()).unwrap().as_bytes().to_vec()
 }
 
-fn fill(database: &Database) {
+fn fill(database: &DocumentDatabase) {
     let collection = database.collection("items").unwrap();
     for start in (0..DOCUMENTS).step_by(500) {
         let one = |id: u32| Write {
@@ -55,7 +57,7 @@ fn filled() -> tempfile::TempDir {
 }
 
 /// The state of the only rule, after stored documents were checked.
-fn settled(database: &Database) -> RuleStatus {
+fn settled(database: &DocumentDatabase) -> RuleStatus {
     database.wait_for_indexes();
     let rules = database.rules();
     assert_eq!(rules.len(), 1, "{rules:?}");
@@ -63,7 +65,7 @@ fn settled(database: &Database) -> RuleStatus {
 }
 
 #[track_caller]
-fn check_clean(database: &Database) {
+fn check_clean(database: &DocumentDatabase) {
     assert_eq!(docs::verify::database(database).unwrap().faults, [""; 0]);
 }
 

@@ -2,7 +2,7 @@
 
 use crate::service::{CONFIG, Service, config, open, travels, user, visit};
 use docs::config::Config;
-use docs::{Database, OpenError};
+use docs::{DatabaseOpenError, DocumentDatabase};
 
 fn filled() -> Service {
     let service = Service::new(&travels());
@@ -19,9 +19,9 @@ fn filled() -> Service {
 fn again(service: Service, config: &Config) -> Result<Service, String> {
     let Service { database, dir } = service;
     drop(database);
-    match Database::open(config, dir.path(), docs::engine::Options::default()) {
+    match DocumentDatabase::open(config, dir.path(), docs::engine::StoreOptions::default()) {
         Ok((database, _)) => Ok(Service { database, dir }),
-        Err(OpenError::Mismatch(what)) => Err(what),
+        Err(DatabaseOpenError::Mismatch(what)) => Err(what),
         Err(other) => panic!("{other}"),
     }
 }
@@ -110,7 +110,7 @@ fn a_refused_configuration_leaves_the_database_as_it_was() {
     let Service { database, dir } = service;
     drop(database);
     let tight = changed("maximum = 5", "maximum = 2");
-    assert!(Database::open(&tight, dir.path(), docs::engine::Options::default()).is_err());
+    assert!(DocumentDatabase::open(&tight, dir.path(), docs::engine::StoreOptions::default()).is_err());
     let database = open(&travels(), dir.path());
     clean(&Service { database, dir }, 90);
 }
@@ -126,7 +126,7 @@ fn an_index_whose_tree_is_to_be_emptied_is_built_anew_when_it_is_declared_again(
     let mut names = trees.into_iter().filter_map(|tree| tree.info.name);
     let tree = names.find(|name| name.starts_with("index/visits")).unwrap();
     drop(database);
-    let (store, _) = docs::engine::Store::open(dir.path(), docs::engine::Options::default()).unwrap();
+    let (store, _) = docs::engine::Store::open(dir.path(), docs::engine::StoreOptions::default()).unwrap();
     let catalog = store.tree("catalog").unwrap();
     store
         .commit(&mut |tx| {
@@ -135,7 +135,7 @@ fn an_index_whose_tree_is_to_be_emptied_is_built_anew_when_it_is_declared_again(
         })
         .unwrap();
     drop(store);
-    let (database, _) = Database::open(&travels(), dir.path(), docs::engine::Options::default()).unwrap();
+    let (database, _) = DocumentDatabase::open(&travels(), dir.path(), docs::engine::StoreOptions::default()).unwrap();
     let service = Service { database, dir };
     clean(&service, 90);
     clean(&again(service, &travels()).unwrap(), 90);

@@ -7,7 +7,9 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use docs::config::Config;
 use docs::key::KeyType;
 use docs::sql::{Budget, Scratch};
-use docs::{Database, Op, OpenError, Precondition, ReadinessState, Submission, TakeLong, Write, WriteError};
+use docs::{
+    DatabaseOpenError, DocumentDatabase, Op, Precondition, ReadinessState, Submission, TakeLong, Write, WriteError,
+};
 use serde_json::Value as Json;
 
 const ITEMS: &str = "[collections.items]\nkey = { field = \"id\", type = \"u32\" }\n";
@@ -24,11 +26,13 @@ fn config(text: &str) -> Config {
     config
 }
 
-fn open(folder: &Path, text: &str) -> Database {
-    Database::open(&config(text), folder, docs::engine::Options::default()).unwrap_or_else(|error| panic!("{error}")).0
+fn open(folder: &Path, text: &str) -> DocumentDatabase {
+    DocumentDatabase::open(&config(text), folder, docs::engine::StoreOptions::default())
+        .unwrap_or_else(|error| panic!("{error}"))
+        .0
 }
 
-fn reopen(database: &Database, text: &str) -> Result<Database, OpenError> {
+fn reopen(database: &DocumentDatabase, text: &str) -> Result<DocumentDatabase, DatabaseOpenError> {
     database.reopen(&config(text), |_| Ok(())).map(|(database, _)| database)
 }
 
@@ -36,26 +40,26 @@ fn key(id: u32) -> Vec<u8> {
     KeyType::U32.of_text(&id.to_string()).unwrap().as_bytes().to_vec()
 }
 
-fn put(database: &Database, id: u32, x: u32) -> Result<(), WriteError> {
+fn put(database: &DocumentDatabase, id: u32, x: u32) -> Result<(), WriteError> {
     let collection = database.collection("items").unwrap();
     let body = format!("{{\"id\":{id},\"x\":{x},\"g\":{}}}", x % 5).into_bytes();
     let write = Write { collection, op: Op::Put { key: key(id), body }, precondition: Precondition::None };
     database.write_now(&write).map(drop)
 }
 
-fn delete(database: &Database, id: u32) -> Result<(), WriteError> {
+fn delete(database: &DocumentDatabase, id: u32) -> Result<(), WriteError> {
     let collection = database.collection("items").unwrap();
     let write = Write { collection, op: Op::Delete { key: key(id) }, precondition: Precondition::None };
     database.write_now(&write).map(drop)
 }
 
 /// The rows as of one moment, or `None` if another database has taken over.
-fn rows(database: &Database, sql: &str) -> Option<Vec<Json>> {
+fn rows(database: &DocumentDatabase, sql: &str) -> Option<Vec<Json>> {
     let query = database.prepare_query(sql).unwrap();
     let session = database.session().unwrap();
     let (now, mut out) = (session.now(), Vec::new());
     let outcome = query.write_array(now.view(), &[], &mut Scratch::new(), &Budget::default(), &mut out);
-    if matches!(now.check_indexes(), Err(docs::engine::Error::Busy)) {
+    if matches!(now.check_indexes(), Err(docs::engine::StoreError::Busy)) {
         return None;
     }
     outcome.unwrap();
@@ -63,7 +67,7 @@ fn rows(database: &Database, sql: &str) -> Option<Vec<Json>> {
 }
 
 #[track_caller]
-fn check_clean(database: &Database) {
+fn check_clean(database: &DocumentDatabase) {
     database.wait_for_indexes();
     database.wait_for_views();
     assert_eq!(docs::verify::database(database).unwrap().faults, [""; 0]);
@@ -137,7 +141,7 @@ fn configurations_take_turns_beside_writers_and_readers_and_all_stays_in_step() 
         for round in 0..25 {
             let old = now();
             let (new, _) = old
-                .reopen::<OpenError>(&config(&configs[round % configs.len()]), |new| {
+                .reopen::<DatabaseOpenError>(&config(&configs[round % configs.len()]), |new| {
                     *current.lock().unwrap() = new.clone();
                     Ok(())
                 })
@@ -160,7 +164,7 @@ fn configurations_take_turns_beside_writers_and_readers_and_all_stays_in_step() 
 
 /// Waits until everything is built, then verifies the views. Writes may run meanwhile.
 #[track_caller]
-fn check_settled(database: &Database) {
+fn check_settled(database: &DocumentDatabase) {
     database.wait_for_indexes();
     database.wait_for_views();
     assert!(database.is_settled());
@@ -219,15 +223,15 @@ fn a_write_of_an_event_loop_is_given_back_while_another_configuration_takes_over
     let mut given_back = None;
     let refused = old.reopen(&config(&format!("{OTHERS}{ITEMS}")), |_| {
         given_back = submit(1).err();
-        Err(OpenError::Mismatch("refused".to_string()))
+        Err(DatabaseOpenError::Mismatch("refused".to_string()))
     });
     assert!(refused.is_err());
     assert!(old.try_write(&session, *given_back.expect("it did not wait")).is_ok());
     outcomes.recv().unwrap().unwrap();
     let mut given_back = None;
-    let publish = |_: &Database| {
+    let publish = |_: &DocumentDatabase| {
         given_back = submit(2).err();
-        Ok::<(), OpenError>(())
+        Ok::<(), DatabaseOpenError>(())
     };
     let (new, _) = old.reopen(&config(&format!("{OTHERS}{ITEMS}")), publish).unwrap();
     assert!(old.try_write(&session, *given_back.expect("it did not wait")).is_ok(), "by the new one");
@@ -240,7 +244,7 @@ struct Taker(Mutex<std::sync::mpsc::Sender<String>>);
 
 impl TakeLong for Taker {
     fn note(&self) {}
-    fn take(&self, database: &Database, submission: Submission) {
+    fn take(&self, database: &DocumentDatabase, submission: Submission) {
         let name = database.collection_at(submission.write.collection).info.name.clone();
         self.0.lock().unwrap().send(name).unwrap();
     }
@@ -277,7 +281,7 @@ fn what_is_refused_leaves_all_as_it_was() {
     let text = ITEMS.replace("u32", "string");
     let refused = reopen(&database, &text).map(drop).unwrap_err().to_string();
     assert!(refused.starts_with("the documents of items were stored with the key"), "{refused}");
-    let failed = database.reopen(&config(ITEMS), |_| Err(OpenError::Mismatch("not published".to_string())));
+    let failed = database.reopen(&config(ITEMS), |_| Err(DatabaseOpenError::Mismatch("not published".to_string())));
     assert_eq!(failed.map(drop).unwrap_err().to_string(), "not published");
     assert!(!database.is_superseded());
     put(&database, 100, 100).unwrap();
@@ -292,7 +296,7 @@ fn a_panic_in_a_change_of_the_configuration_leaves_all_as_it_was_and_hangs_no_wr
     let folder = tempfile::tempdir().unwrap();
     let database = open(folder.path(), &format!("{ITEMS}indexes = [[\"x\"]]\n{VIEW}"));
     (0..100).for_each(|id| put(&database, id, id).unwrap());
-    let failed = database.reopen(&config(ITEMS), |_| -> Result<(), OpenError> { panic!("as a test wants it") });
+    let failed = database.reopen(&config(ITEMS), |_| -> Result<(), DatabaseOpenError> { panic!("as a test wants it") });
     let failed = failed.map(drop).unwrap_err().to_string();
     assert!(failed.contains("a panic") && failed.contains("as a test wants it"), "{failed}");
     assert!(!database.is_superseded());
@@ -320,7 +324,7 @@ fn a_view_whose_build_a_refused_configuration_stopped_is_built_anew_by_the_one_i
             VIEW.replace("sums", &format!("of_round_{round}")).replace("COUNT(*)", "COUNT(DISTINCT x)")
         );
         database = reopen(&database, &text).unwrap();
-        let failed = database.reopen(&config(&text), |_| Err(OpenError::Mismatch("not published".to_string())));
+        let failed = database.reopen(&config(&text), |_| Err(DatabaseOpenError::Mismatch("not published".to_string())));
         assert_eq!(failed.map(drop).unwrap_err().to_string(), "not published");
         put(&database, 3 * KEYS + round, 1).unwrap();
         if database.has_stopped_builds() {
@@ -368,12 +372,12 @@ fn a_moment_before_an_index_was_built_is_not_asked_by_that_index() {
 fn a_configuration_that_is_refused_late_leaves_nothing_that_is_believed_later() {
     const UPPER: &str = "[views.largest]\nquery = \"SELECT MAX(n) AS most, COUNT(*) AS c FROM sums\"\n";
     let folder = tempfile::tempdir().unwrap();
-    let refuse = |database: &Database, text: &str| {
-        let refused = database.reopen(&config(text), |_| Err(OpenError::Mismatch("not published".to_string())));
+    let refuse = |database: &DocumentDatabase, text: &str| {
+        let refused = database.reopen(&config(text), |_| Err(DatabaseOpenError::Mismatch("not published".to_string())));
         assert_eq!(refused.map(drop).unwrap_err().to_string(), "not published");
         assert!(!database.has_stopped_builds());
     };
-    let count = |database: &Database, sql: &str| rows(database, sql).unwrap()[0]["c"].as_u64();
+    let count = |database: &DocumentDatabase, sql: &str| rows(database, sql).unwrap()[0]["c"].as_u64();
     let mut database = open(folder.path(), ITEMS);
     // A view and an index of an empty collection would be complete at once.
     let more = format!("{ITEMS}indexes = [[\"x\"]]\nunique = [\"g\"]\n{VIEW}{UPPER}");

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use docs::sql::{Budget, Query, QueryError, Scratch, SpillSpace};
+use docs::sql::{Budget, PreparedQuery, QueryError, Scratch, SpillSpace};
 use serde_json::json;
 
 use crate::sql_oracle::Both;
@@ -91,7 +91,7 @@ fn slow() -> Vec<String> {
 fn a_deadline_ends_every_expression_inside_a_row() {
     let (both, mut wrong) = (both(), Vec::new());
     for sql in slow() {
-        let query = Query::prepare(&sql, &both.memory.catalog).unwrap_or_else(|error| panic!("{sql}: {error}"));
+        let query = PreparedQuery::prepare(&sql, &both.memory.catalog).unwrap_or_else(|error| panic!("{sql}: {error}"));
         let run = || {
             let began = Instant::now();
             let over = || began.elapsed() > DEADLINE;
@@ -114,7 +114,7 @@ fn what_a_row_computes_is_counted_before_it_is_allocated() {
     let both = both();
     let budget = Budget { memory_bytes_max: 400 << 10, ..Budget::default() };
     let ended = |sql: &str| {
-        let query = Query::prepare(sql, &both.memory.catalog).unwrap_or_else(|error| panic!("{sql}: {error}"));
+        let query = PreparedQuery::prepare(sql, &both.memory.catalog).unwrap_or_else(|error| panic!("{sql}: {error}"));
         query.write_array(&both.memory, &[], &mut Scratch::new(), &budget, &mut Vec::new()).map(|_| ())
     };
     for sql in [
@@ -152,7 +152,7 @@ fn what_a_row_computes_is_counted_before_it_is_allocated() {
 /// The outcome of a statement with 400 KiB of memory, and the bytes of the result written by then.
 fn bounded(both: &Both, sql: &str, scratch: &mut Scratch) -> (Result<(), (&'static str, u64)>, usize) {
     let budget = Budget { memory_bytes_max: 400 << 10, output_bytes_max: 500 << 10, ..Budget::default() };
-    let query = Query::prepare(sql, &both.memory.catalog).unwrap_or_else(|error| panic!("{sql}: {error}"));
+    let query = PreparedQuery::prepare(sql, &both.memory.catalog).unwrap_or_else(|error| panic!("{sql}: {error}"));
     let mut out = Vec::new();
     let ended = match query.write_array(&both.memory, &[], scratch, &budget, &mut out) {
         Ok(_) => Ok(()),
@@ -219,7 +219,7 @@ fn questions(both: &Both, sql: &str) -> u64 {
         false
     };
     let budget = Budget { deadline: Some(&over), ..Budget::default() };
-    let query = Query::prepare(sql, &both.memory.catalog).unwrap_or_else(|error| panic!("{sql}: {error}"));
+    let query = PreparedQuery::prepare(sql, &both.memory.catalog).unwrap_or_else(|error| panic!("{sql}: {error}"));
     query.write_array(&both.memory, &[], &mut Scratch::new(), &budget, &mut Vec::new()).unwrap();
     asked.into_inner()
 }
@@ -241,7 +241,7 @@ fn a_text_that_is_put_together_from_disk_is_counted_before_it_is_allocated() {
     let folder = tempfile::tempdir().unwrap();
     let space = Arc::new(SpillSpace::new(folder.path(), 1 << 30));
     let ended = |sql: &str, budget: &Budget<'_>| {
-        let query = Query::prepare(sql, &both.memory.catalog).unwrap_or_else(|error| panic!("{sql}: {error}"));
+        let query = PreparedQuery::prepare(sql, &both.memory.catalog).unwrap_or_else(|error| panic!("{sql}: {error}"));
         let mut out = Vec::new();
         let ended = query.write_array(&both.memory, &[], &mut Scratch::new(), budget, &mut out);
         ended.map(|_| out).map_err(|error| error.to_string())
@@ -265,7 +265,7 @@ fn operators_that_copy_their_operand_are_bounded_in_a_statement() {
     for operator in ["a IS id", "a IS NOT 1", "a ISNULL", "c NOT GLOB 'x'", "a IN ((SELECT 1), 2)"] {
         let prepared = |count: usize| {
             let sql = format!("SELECT id FROM t WHERE {}", vec![operator; count].join(" OR "));
-            Query::prepare(&sql, &both.memory.catalog).map(drop).map_err(|error| error.to_string())
+            PreparedQuery::prepare(&sql, &both.memory.catalog).map(drop).map_err(|error| error.to_string())
         };
         // Nested queries have a lower limit.
         prepared(if operator.contains("SELECT") { 60 } else { 128 }).unwrap();
@@ -274,6 +274,6 @@ fn operators_that_copy_their_operand_are_bounded_in_a_statement() {
     }
     for operator in ["a IS NULL", "a IS NOT NULL", "a IN (1, 2)", "c GLOB 'x'", "a NOTNULL"] {
         let sql = format!("SELECT id FROM t WHERE {}", vec![operator; 300].join(" OR "));
-        Query::prepare(&sql, &both.memory.catalog).unwrap();
+        PreparedQuery::prepare(&sql, &both.memory.catalog).unwrap();
     }
 }

@@ -1,7 +1,7 @@
 //! INSERT, UPDATE, DELETE and RETURNING over the real store: the same results as SQLite, and all or nothing.
 
 use crate::service::{Service, config, travels};
-use docs::sql::{Budget, Field, Query, RowSink, Scratch, SqlErrorKind, Value, write_field};
+use docs::sql::{Budget, FieldValue, PreparedQuery, RowSink, Scratch, SqlErrorKind, Value, write_field};
 use docs::statements::Modification;
 
 const NOTES: &str = r#"
@@ -21,7 +21,7 @@ impl RowSink for Rows {
     fn begin_row(&mut self) {
         self.0.push(Vec::new());
     }
-    fn field(&mut self, _column: usize, field: Field<'_>) {
+    fn field(&mut self, _column: usize, field: FieldValue<'_>) {
         let mut out = Vec::new();
         write_field(field, &mut out);
         self.0.last_mut().unwrap().push(String::from_utf8(out).unwrap());
@@ -40,7 +40,7 @@ fn run(service: &Service, sql: &str, parameters: &[Value<'_>]) -> Result<(u64, V
 }
 
 fn all(service: &Service, sql: &str) -> Vec<Vec<String>> {
-    let query = Query::prepare(sql, service.database.catalog()).unwrap();
+    let query = PreparedQuery::prepare(sql, service.database.catalog()).unwrap();
     let session = service.database.session().unwrap();
     let mut rows = Rows::default();
     query.execute(session.now().view(), &[], &mut Scratch::new(), &Budget::default(), &mut rows).unwrap();

@@ -5,7 +5,7 @@ use crate::service::{Service, config};
 use crate::sql_generator::changes::{Change, before, change};
 use crate::sql_generator::{Random, world};
 use crate::sql_oracle::Both;
-use docs::sql::{Budget, Field, OwnedValue, Query, RowSink, Scratch, Value, write_field};
+use docs::sql::{Budget, FieldValue, OwnedValue, PreparedQuery, RowSink, Scratch, Value, write_field};
 use docs::statements::Modification;
 use serde_json::Value as Json;
 
@@ -25,7 +25,7 @@ impl RowSink for Rows {
     fn begin_row(&mut self) {
         self.0.push(Vec::new());
     }
-    fn field(&mut self, _column: usize, field: Field<'_>) {
+    fn field(&mut self, _column: usize, field: FieldValue<'_>) {
         let mut out = Vec::new();
         write_field(field, &mut out);
         self.0.last_mut().unwrap().push(serde_json::from_slice(&out).unwrap());
@@ -46,11 +46,11 @@ fn without_sync(indexes: &str) -> Service {
     let collection =
         |name: &str| format!("[collections.{name}]\nkey = {{ field = \"id\", type = \"i64\" }}\n{indexes}\n");
     let dir = tempfile::tempdir().unwrap();
-    let mut options = docs::engine::Options::default();
+    let mut options = docs::engine::StoreOptions::default();
     // Crashes are tested elsewhere; here syncs would take most of the time.
     options.durability = docs::engine::Durability::None;
     let config = config(&format!("{}{}", collection("t"), collection("u")));
-    Service { database: docs::Database::open(&config, dir.path(), options).unwrap().0, dir }
+    Service { database: docs::DocumentDatabase::open(&config, dir.path(), options).unwrap().0, dir }
 }
 
 /// Objects and arrays as text, as SQLite has them.
@@ -94,7 +94,7 @@ impl World<'_> {
 
     fn stored(&self, table: &str) -> Vec<Json> {
         let sql = format!("SELECT id, a, b, c, d FROM {table} ORDER BY id");
-        let query = Query::prepare(&sql, self.service.database.catalog()).unwrap();
+        let query = PreparedQuery::prepare(&sql, self.service.database.catalog()).unwrap();
         let session = self.service.database.session().unwrap();
         let mut rows = Rows::default();
         query.execute(session.now().view(), &[], &mut Scratch::new(), &Budget::default(), &mut rows).unwrap();

@@ -1,6 +1,6 @@
 //! The inferred JSON types of result columns. Every random query checks that its values have these types (`sql_oracle`).
 
-use docs::sql::{JsonTypes, Query};
+use docs::sql::{JsonTypes, PreparedQuery};
 
 use crate::service::config;
 
@@ -29,7 +29,7 @@ query = "SELECT MIN(price) AS least, COUNT(*) AS goods FROM goods"
 #[track_caller]
 fn check(sql: &str, expected: &[&str]) {
     let catalog = docs::outline(&config(FILE)).unwrap();
-    let query = Query::prepare(sql, &catalog).unwrap_or_else(|error| panic!("{sql}: {error}"));
+    let query = PreparedQuery::prepare(sql, &catalog).unwrap_or_else(|error| panic!("{sql}: {error}"));
     let parameter = |name: &str| if name == "n" { JsonTypes::INTEGER } else { JsonTypes::VALUE };
     let found: Vec<String> =
         query.column_types(&parameter).iter().map(|column| column.types.names().join(" ")).collect();

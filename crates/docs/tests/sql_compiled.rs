@@ -2,7 +2,7 @@
 
 use crate::sql_memory::{AVERAGE, Memory, Shape, VISITS, travels};
 use docs::catalog::FieldKind;
-use docs::sql::{Budget, Query, Scratch, Value};
+use docs::sql::{Budget, PreparedQuery, Scratch, Value};
 use proptest::prelude::*;
 use proptest::sample::select;
 use serde_json::Value as Json;
@@ -26,7 +26,7 @@ fn memory(t: &[String], u: &[String]) -> Memory {
 
 /// Runs a query both ways: the output and the outcome, or the error.
 fn run(
-    query: &Query,
+    query: &PreparedQuery,
     memory: &Memory,
     values: &[Value<'_>],
     scratch: &mut Scratch,
@@ -39,8 +39,8 @@ fn run(
 
 #[track_caller]
 fn check(memory: &Memory, sql: &str, values: &[Value<'_>]) -> bool {
-    let compiled = Query::prepare(sql, &memory.catalog).unwrap_or_else(|error| panic!("{sql}: {error}"));
-    let general = Query::prepare(sql, &memory.catalog).unwrap().interpreted();
+    let compiled = PreparedQuery::prepare(sql, &memory.catalog).unwrap_or_else(|error| panic!("{sql}: {error}"));
+    let general = PreparedQuery::prepare(sql, &memory.catalog).unwrap().interpreted();
     let present: Vec<&str> = compiled.parameters().iter().map(String::as_str).collect();
     let mut scratch = Scratch::new();
     // Twice with one scratch: cached state of the first run must not affect the second.
@@ -155,7 +155,7 @@ proptest! {
         }
         sql += tail;
         let memory = memory(&t, &u);
-        let query = Query::prepare(&sql, &memory.catalog).unwrap();
+        let query = PreparedQuery::prepare(&sql, &memory.catalog).unwrap();
         let values: Vec<Value<'_>> =
             query.parameters().iter().map(|name| if name == "p" { p } else { q }).collect();
         check(&memory, &sql, &values);
@@ -169,7 +169,7 @@ fn the_plans_of_the_travels_queries_are_compiled() {
         (VISITS, vec!["fromDate", "toDate", "country", "toDistance"]),
         (AVERAGE, vec!["fromDate", "toDate", "gender", "fromAge", "toAge"]),
     ] {
-        let query = Query::prepare(sql, &memory.catalog).unwrap();
+        let query = PreparedQuery::prepare(sql, &memory.catalog).unwrap();
         assert!(query.is_compiled(&[]) && query.is_compiled(&optional), "{sql}");
     }
 }
@@ -229,7 +229,8 @@ fn what_is_computed_of_parameters_is_remembered_for_these_parameters_only() {
             check(&memory, sql, &[Value::Integer(p), q]);
         }
     }
-    let query = Query::prepare("SELECT unixepoch('now') AS now, unixepoch(:p) AS p FROM t", &memory.catalog).unwrap();
+    let query =
+        PreparedQuery::prepare("SELECT unixepoch('now') AS now, unixepoch(:p) AS p FROM t", &memory.catalog).unwrap();
     let mut scratch = Scratch::new();
     for now_ms in [1_000, 2_000] {
         let (mut out, budget) = (Vec::new(), Budget { now_ms, ..Budget::default() });

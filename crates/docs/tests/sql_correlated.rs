@@ -1,6 +1,6 @@
 //! Correlated subqueries in any position: SQLite's answers, one index lookup for each row, cached results, within the budget.
 
-use docs::sql::{Budget, Means, Query, QueryError, Scratch};
+use docs::sql::{Budget, Means, PreparedQuery, QueryError, Scratch};
 use serde_json::{Value as Json, json};
 
 use crate::sql_oracle::Both;
@@ -118,7 +118,7 @@ fn rows_are_found_by_index_and_answers_are_remembered() {
     let u: Vec<Json> = (0..900).map(|id| json!({ "id": id, "a": id / 3, "c": id })).collect();
     let both = Both::new(&t, &u);
     let run = |sql: &str| {
-        let query = Query::prepare(sql, &both.memory.catalog).unwrap();
+        let query = PreparedQuery::prepare(sql, &both.memory.catalog).unwrap();
         let outcome = query.write_array(&both.memory, &[], &mut Scratch::new(), &Budget::default(), &mut Vec::new());
         let analysis = query.analyze(&both.memory, &[], &Budget::default()).unwrap();
         (outcome.unwrap().rows_read, query.explain_run(&[], &Means::default(), Some(&analysis)).unwrap())
@@ -145,7 +145,7 @@ fn answers_take_a_bounded_part_of_the_memory() {
     let t: Vec<Json> = (0..3_000).map(|id| json!({ "id": id, "a": id % 1_000, "c": format!("{id:0>50}") })).collect();
     let both = Both::new(&t, &t);
     let sql = "SELECT COUNT(*) AS n FROM t x WHERE (SELECT q.c FROM u q WHERE q.id = x.a) = x.c";
-    let query = Query::prepare(sql, &both.memory.catalog).unwrap();
+    let query = PreparedQuery::prepare(sql, &both.memory.catalog).unwrap();
     for memory_bytes_max in [100_000, 10_000_000] {
         let budget = Budget { memory_bytes_max, ..Budget::default() };
         let mut out = Vec::new();
@@ -163,7 +163,7 @@ fn answers_take_a_bounded_part_of_the_memory() {
 fn the_budget_is_one_for_all_runs() {
     let both = both();
     let sql = "SELECT id FROM t x WHERE (SELECT COUNT(*) FROM u WHERE u.c || x.id = 'c11') > 0";
-    let query = Query::prepare(sql, &both.memory.catalog).unwrap();
+    let query = PreparedQuery::prepare(sql, &both.memory.catalog).unwrap();
     let run = |budget: &Budget<'_>| {
         query
             .write_array(&both.memory, &[], &mut Scratch::new(), budget, &mut Vec::new())
@@ -184,7 +184,7 @@ fn an_error_inside_is_the_error_of_the_whole() {
     let both = both();
     let sql = "SELECT id FROM t x WHERE EXISTS (SELECT 1 FROM u y WHERE y.id = x.id AND (SELECT json_extract('{', '$') \
                FROM t z WHERE z.id = y.id) = 1)";
-    let query = Query::prepare(sql, &both.memory.catalog).unwrap();
+    let query = PreparedQuery::prepare(sql, &both.memory.catalog).unwrap();
     let outcome = query.write_array(&both.memory, &[], &mut Scratch::new(), &Budget::default(), &mut Vec::new());
     assert_eq!(outcome.unwrap_err().to_string(), "malformed JSON");
 }
@@ -199,6 +199,6 @@ fn they_nest_as_deep_as_is_allowed_and_no_deeper() {
     };
     let both = both();
     both.check(&nested(8), true);
-    let error = Query::prepare(&nested(9), &both.memory.catalog).unwrap_err().to_string();
+    let error = PreparedQuery::prepare(&nested(9), &both.memory.catalog).unwrap_err().to_string();
     assert!(error.contains("sees at most 8 queries around it"), "{error}");
 }

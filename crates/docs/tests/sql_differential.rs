@@ -1,7 +1,7 @@
 //! SQL compared with SQLite: the same random data, the same query, the same answer.
 
 use crate::sql_oracle::Both;
-use docs::sql::{Budget, Query, QueryError, Scratch};
+use docs::sql::{Budget, PreparedQuery, QueryError, Scratch};
 use proptest::prelude::*;
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
@@ -359,7 +359,7 @@ fn limits_end_an_execution_with_their_name() {
 
 #[track_caller]
 fn check_limit(both: &Both, sql: &str, budget: &Budget<'_>, message: &str) {
-    let query = Query::prepare(sql, &both.memory.catalog).unwrap();
+    let query = PreparedQuery::prepare(sql, &both.memory.catalog).unwrap();
     let result = query.write_array(&both.memory, &[], &mut Scratch::new(), budget, &mut Vec::new());
     let error: QueryError = result.expect_err(sql);
     assert!(error.to_string().contains(message), "{error}");

@@ -2,7 +2,7 @@
 
 use crate::sql_memory::travels;
 use crate::sql_oracle::Both;
-use docs::sql::{Budget, Query, Scratch};
+use docs::sql::{Budget, PreparedQuery, Scratch};
 use serde_json::json;
 
 fn both() -> Both {
@@ -13,7 +13,7 @@ fn both() -> Both {
 
 /// The names of a query's columns.
 fn ours(both: &Both, sql: &str) -> Vec<String> {
-    let query = Query::prepare(sql, &both.memory.catalog).unwrap_or_else(|error| panic!("{sql}: {error}"));
+    let query = PreparedQuery::prepare(sql, &both.memory.catalog).unwrap_or_else(|error| panic!("{sql}: {error}"));
     query.columns().map(str::to_owned).collect()
 }
 
@@ -173,7 +173,7 @@ fn a_page_behind_a_row_value_reads_that_page_alone() {
         ("SELECT id FROM t WHERE (b, c) > (SELECT b, c FROM t WHERE id = 1000)", 1),
     ] {
         both.check(sql, sql.contains("ORDER BY"));
-        let query = Query::prepare(sql, &both.memory.catalog).unwrap_or_else(|error| panic!("{sql}: {error}"));
+        let query = PreparedQuery::prepare(sql, &both.memory.catalog).unwrap_or_else(|error| panic!("{sql}: {error}"));
         let run = query.write_array(&both.memory, &[], &mut Scratch::new(), &Budget::default(), &mut Vec::new());
         let read = run.unwrap_or_else(|error| panic!("{sql}: {error}")).rows_read;
         assert!(read <= read_max, "{sql}: {read} rows read\n{}", query.explain(&[]));
@@ -227,7 +227,7 @@ fn a_table_behind_in_is_sqlites() {
 #[test]
 fn what_is_refused_of_these_forms_has_its_place() {
     let place = |sql: &str| {
-        let error = Query::prepare(sql, &travels().catalog).expect_err(sql);
+        let error = PreparedQuery::prepare(sql, &travels().catalog).expect_err(sql);
         (error.line, error.column, error.message)
     };
     let mut others = Vec::new();

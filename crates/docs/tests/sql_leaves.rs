@@ -2,8 +2,8 @@
 //! tree and for entries changed since.
 
 use crate::service::Service;
-use docs::config::Included;
-use docs::sql::{Budget, Query, Scratch, Value};
+use docs::config::IncludedFields;
+use docs::sql::{Budget, PreparedQuery, Scratch, Value};
 
 const CONFIG: &str = r#"
 [collections.t]
@@ -43,7 +43,7 @@ fn key_of(id: usize) -> String {
 fn filled() -> Service {
     let mut config = crate::service::config(CONFIG);
     for (index, fields) in [(&["b", "c"][..], &["a", "d"][..]), (&["e"], &["a"])] {
-        config.included.push(Included {
+        config.included.push(IncludedFields {
             collection: "t".into(),
             index: index.iter().map(|field| (*field).into()).collect(),
             fields: fields.iter().map(|field| (*field).into()).collect(),
@@ -86,13 +86,13 @@ fn check(service: &Service) -> u64 {
     let (now, mut rows) = (session.now(), 0);
     let mut scratch = Scratch::new();
     for sql in QUERIES {
-        let compiled = Query::prepare(sql, service.database.catalog()).unwrap();
-        let general = Query::prepare(sql, service.database.catalog()).unwrap().interpreted();
+        let compiled = PreparedQuery::prepare(sql, service.database.catalog()).unwrap();
+        let general = PreparedQuery::prepare(sql, service.database.catalog()).unwrap().interpreted();
         assert!(compiled.is_compiled(&["b", "c"]), "{sql}");
         for b in ["m", "n", "o"] {
             for c in [-251, -100, 0, 249, 600] {
                 let values = [Value::text(b), Value::Integer(c)];
-                let mut run = |query: &Query| {
+                let mut run = |query: &PreparedQuery| {
                     let mut out = Vec::new();
                     let outcome = query.write_array(now.view(), &values, &mut scratch, &Budget::default(), &mut out);
                     (String::from_utf8(out).unwrap(), outcome.unwrap())
@@ -135,7 +135,7 @@ fn a_query_ends_at_its_budget_in_the_midst_of_a_leaf() {
     let service = filled();
     service.database.store().checkpoint().unwrap();
     let session = service.database.session().unwrap();
-    let query = Query::prepare(QUERIES[0], service.database.catalog()).unwrap();
+    let query = PreparedQuery::prepare(QUERIES[0], service.database.catalog()).unwrap();
     let values = [Value::text("m"), Value::Integer(-251)];
     let now = session.now();
     let run = |rows_max| {

@@ -6,8 +6,8 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use docs::engine::{Direction, KeyRange, TreeId, View};
-use docs::sql::{Budget, Query, QueryError, Scratch, Workers};
+use docs::engine::{Direction, KeyRange, ReadView, TreeId};
+use docs::sql::{Budget, PreparedQuery, QueryError, Scratch, Workers};
 use serde_json::{Value as Json, json};
 
 use crate::sql_memory::Memory;
@@ -24,17 +24,17 @@ struct Looks<'m> {
 }
 
 #[allow(clippy::type_complexity, reason = "as for the trait")]
-impl View for Looks<'_> {
-    fn across(&self) -> Option<Box<dyn View + Sync + '_>> {
+impl ReadView for Looks<'_> {
+    fn across(&self) -> Option<Box<dyn ReadView + Sync + '_>> {
         Some(Box::new(Looks { memory: self.memory, count: Arc::clone(&self.count) }))
     }
-    fn cuts(&self, tree: TreeId, range: KeyRange<'_>, count: usize) -> Result<Vec<Vec<u8>>, docs::engine::Error> {
+    fn cuts(&self, tree: TreeId, range: KeyRange<'_>, count: usize) -> Result<Vec<Vec<u8>>, docs::engine::StoreError> {
         self.memory.cuts(tree, range, count)
     }
-    fn entries_about(&self, tree: TreeId, range: KeyRange<'_>) -> Result<Option<u64>, docs::engine::Error> {
+    fn entries_about(&self, tree: TreeId, range: KeyRange<'_>) -> Result<Option<u64>, docs::engine::StoreError> {
         self.memory.entries_about(tree, range)
     }
-    fn get(&self, tree: TreeId, key: &[u8]) -> Result<Option<Cow<'_, [u8]>>, docs::engine::Error> {
+    fn get(&self, tree: TreeId, key: &[u8]) -> Result<Option<Cow<'_, [u8]>>, docs::engine::StoreError> {
         self.count.fetch_add(1, Ordering::Relaxed);
         self.memory.get(tree, key)
     }
@@ -44,7 +44,7 @@ impl View for Looks<'_> {
         range: KeyRange<'_>,
         direction: Direction,
         visit: &mut dyn FnMut(&[u8], &[u8]) -> ControlFlow<()>,
-    ) -> Result<(), docs::engine::Error> {
+    ) -> Result<(), docs::engine::StoreError> {
         self.memory.scan(tree, range, direction, &mut |key, value| {
             self.count.fetch_add(1, Ordering::Relaxed);
             visit(key, value)
@@ -60,7 +60,7 @@ fn both(count: u32) -> Both {
 }
 
 /// The outcome of a query within a limit of rows, and the rows scanned.
-fn run(query: &Query, both: &Both, scratch: &mut Scratch, rows_max: u64) -> (Result<u64, QueryError>, u64) {
+fn run(query: &PreparedQuery, both: &Both, scratch: &mut Scratch, rows_max: u64) -> (Result<u64, QueryError>, u64) {
     let looks = Looks { memory: &both.memory, count: Arc::default() };
     let budget = Budget { rows_max, ..Budget::default() };
     let outcome = query.write_array(&looks, &[], scratch, &budget, &mut Vec::new());
@@ -70,7 +70,7 @@ fn run(query: &Query, both: &Both, scratch: &mut Scratch, rows_max: u64) -> (Res
 /// Tests each limit up to the rows that the query needs, and one more.
 #[track_caller]
 fn check(both: &Both, sql: &str) {
-    let query = Query::prepare(sql, &both.memory.catalog).unwrap();
+    let query = PreparedQuery::prepare(sql, &both.memory.catalog).unwrap();
     let (all, looked) = run(&query, both, &mut Scratch::new(), u64::MAX);
     let all = all.unwrap();
     assert_eq!(all, looked, "{sql}: all rows are looked at in scans");
@@ -114,7 +114,7 @@ fn check_or_kept(both: &Both, sql: &str) {
     if !sql.contains("JOIN") && !sql.contains("UNION") {
         return check(both, sql);
     }
-    let query = Query::prepare(sql, &both.memory.catalog).unwrap();
+    let query = PreparedQuery::prepare(sql, &both.memory.catalog).unwrap();
     let all = run(&query, both, &mut Scratch::new(), u64::MAX).0.unwrap();
     for limit in 0..=all + 1 {
         let (ended, looked) = run(&query, both, &mut Scratch::new(), limit);
@@ -134,7 +134,7 @@ fn parts_count_with_what_inner_queries_have_read() {
         ("SELECT id FROM t WHERE d + 0 < (SELECT COUNT(*) FROM u WHERE a + 0 = 1)", 800),
         ("SELECT id FROM t WHERE d + 0 < (SELECT COUNT(*) FROM u WHERE a + 0 = 1) LIMIT 100000", 800),
     ] {
-        let query = Query::prepare(sql, &both.memory.catalog).unwrap();
+        let query = PreparedQuery::prepare(sql, &both.memory.catalog).unwrap();
         let mut scratch = Scratch::new().with_workers(Arc::clone(&workers));
         for limit in [all, all - 1, all - 100, all - 150, 500, 201, 200, 199, 1, 0] {
             let (ended, looked) = run(&query, &both, &mut scratch, limit);
@@ -157,7 +157,7 @@ fn a_list_with_a_limit_ends_where_one_thread_ends_it() {
     let workers = Arc::new(Workers::new(HELPERS).from_entries(1));
     let mut helped = Scratch::new().with_workers(workers);
     for sql in ["SELECT id FROM t WHERE d + 0 = 7 LIMIT 30", "SELECT DISTINCT d FROM t WHERE id + 0 >= 1000 LIMIT 40"] {
-        let query = Query::prepare(sql, &both.memory.catalog).unwrap();
+        let query = PreparedQuery::prepare(sql, &both.memory.catalog).unwrap();
         let wanted = run(&query, &both, &mut Scratch::new(), u64::MAX).0.unwrap();
         for limit in (wanted - 200..wanted + 20).step_by(11).chain([wanted - 1, wanted, 500, 141, 10]) {
             let write = |scratch: &mut Scratch| {

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use crate::sql_memory::Memory;
 use crate::sql_oracle::Both;
-use docs::sql::{Budget, Field, Outcome, Query, QueryError, RowSink, Scratch, Workers};
+use docs::sql::{Budget, ExecutionCounts, FieldValue, PreparedQuery, QueryError, RowSink, Scratch, Workers};
 use serde_json::json;
 
 const DOCUMENTS: i64 = 3_000;
@@ -54,7 +54,7 @@ impl RowSink for Rows {
     fn begin_row(&mut self) {
         self.stands_still.take().into_iter().for_each(|stand_still| stand_still());
     }
-    fn field(&mut self, _column: usize, field: Field<'_>) {
+    fn field(&mut self, _column: usize, field: FieldValue<'_>) {
         docs::sql::write_field(field, &mut self.text);
         self.text.push(b' ');
     }
@@ -76,8 +76,8 @@ fn run(
     view: &Memory,
     (scratch, budget): (&mut Scratch, &Budget<'_>),
     rows: &mut Rows,
-) -> Result<Outcome, QueryError> {
-    Query::prepare(sql, &view.catalog).unwrap().execute(view, &[], scratch, budget, rows)
+) -> Result<ExecutionCounts, QueryError> {
+    PreparedQuery::prepare(sql, &view.catalog).unwrap().execute(view, &[], scratch, budget, rows)
 }
 
 /// Several threads give the same rows, and the same outcome, as one thread.

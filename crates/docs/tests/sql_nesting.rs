@@ -1,7 +1,7 @@
 //! The nesting limit of statements: 128 levels of parentheses, calls and CASE, as the README documents; one more is rejected
 //! with its position. SQLite, used for comparison, accepts more.
 
-use docs::sql::{NESTING_MAX, Query, SqlErrorKind};
+use docs::sql::{NESTING_MAX, PreparedQuery, SqlErrorKind};
 use serde_json::json;
 
 use crate::sql_oracle::Both;
@@ -70,7 +70,7 @@ fn one_level_more_is_refused_where_it_begins() {
         for more in [1, 2, 50] {
             let depth = NESTING_MAX + more;
             let sql = format!("{BEFORE}{}{innermost}{}", begin.repeat(depth), end.repeat(depth));
-            let error = Query::prepare(&sql, &both.memory.catalog).map(drop).expect_err(begin);
+            let error = PreparedQuery::prepare(&sql, &both.memory.catalog).map(drop).expect_err(begin);
             let column = 2 + NESTING_MAX * begin.len() + opens;
             assert_eq!(
                 (error.kind, error.line, error.column),
@@ -88,14 +88,14 @@ fn what_waits_for_its_operand_is_counted_too() {
     for begin in ["- ", "~ ", "NOT ", "a = NOT ", "a < - ", "INTERVAL "] {
         for depth in [100, 300, 1_000] {
             let sql = format!("SELECT id FROM t WHERE {}a", begin.repeat(depth));
-            if let Err(error) = Query::prepare(&sql, &both.memory.catalog).map(drop) {
+            if let Err(error) = PreparedQuery::prepare(&sql, &both.memory.catalog).map(drop) {
                 let is_placed = error.line == 1 && error.column > 22;
                 assert!(is_placed || error.message.contains("4096 tokens"), "{begin}: {error}");
             }
         }
     }
     let sql = format!("SELECT id FROM t WHERE {}a", "NOT ".repeat(300));
-    let error = Query::prepare(&sql, &both.memory.catalog).map(drop).expect_err("300 negations");
+    let error = PreparedQuery::prepare(&sql, &both.memory.catalog).map(drop).expect_err("300 negations");
     assert_eq!((error.kind, error.column), (SqlErrorKind::Limit, 1 + 23 + 4 * 264), "{error}");
 }
 
@@ -104,19 +104,19 @@ fn queries_inside_queries_count_as_five() {
     let both = both();
     let nested = |depth: usize| around(depth, "SELECT id, a FROM (", "SELECT id, a FROM t", ") x");
     both.check(&nested(23), false);
-    let error = Query::prepare(&nested(24), &both.memory.catalog).map(drop).expect_err("24 queries");
+    let error = PreparedQuery::prepare(&nested(24), &both.memory.catalog).map(drop).expect_err("24 queries");
     assert_eq!((error.kind, error.column), (SqlErrorKind::Limit, 24 * 19), "{error}");
     assert!(error.message.contains("23 queries in FROM or behind IN"), "{error}");
     let begin = "EXISTS (SELECT 1 FROM u WHERE ";
     let exists = |depth: usize| around(depth, begin, "1", ")");
     let exists = |depth: usize| format!("SELECT id FROM t WHERE {}", exists(depth));
     both.check(&exists(25), false);
-    let error = Query::prepare(&exists(26), &both.memory.catalog).map(drop).expect_err("26 queries");
+    let error = PreparedQuery::prepare(&exists(26), &both.memory.catalog).map(drop).expect_err("26 queries");
     assert_eq!((error.kind, error.column), (SqlErrorKind::Limit, 23 + 25 * begin.len() as u64 + 8), "{error}");
     assert!(error.message.contains("a query inside another counts as 5"), "{error}");
     let lists = |depth: usize| format!("SELECT id FROM t WHERE {}", around(depth, "a IN (7, ", "b", ")"));
     both.check(&lists(57), false);
-    let error = Query::prepare(&lists(58), &both.memory.catalog).map(drop).expect_err("58 lists");
+    let error = PreparedQuery::prepare(&lists(58), &both.memory.catalog).map(drop).expect_err("58 lists");
     assert_eq!((error.kind, error.column), (SqlErrorKind::Limit, 23 + 57 * 9 + 6), "{error}");
     assert!(error.message.contains("57 lists behind IN"), "{error}");
 }
@@ -144,7 +144,8 @@ fn operands_that_are_read_first_are_those_of_their_places() {
         both.check(&sql, true);
     }
     // A missing operand is reported at its position.
-    let error = Query::prepare(&format!("SELECT {} AS x FROM t", deep("a + )")), &both.memory.catalog).map(drop);
+    let error =
+        PreparedQuery::prepare(&format!("SELECT {} AS x FROM t", deep("a + )")), &both.memory.catalog).map(drop);
     let error = error.expect_err("no operand");
     assert_eq!((error.kind, error.column), (SqlErrorKind::Syntax, 8 + 81 + 4), "{error}");
 }
@@ -171,7 +172,7 @@ fn texts_that_fit_two_rules_at_each_level_end_soon() {
             for depth in [20, 60, 120] {
                 let sql = format!("SELECT id FROM t WHERE {}{innermost}{}", begin.repeat(depth), end.repeat(depth));
                 // Only the time is tested: if each level doubled it, this would never end.
-                let _ = Query::prepare(&sql, &both.memory.catalog);
+                let _ = PreparedQuery::prepare(&sql, &both.memory.catalog);
             }
         }
     }

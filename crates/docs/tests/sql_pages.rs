@@ -5,14 +5,14 @@ use std::collections::BTreeMap;
 
 use crate::service::Service;
 use crate::sql_oracle::Both;
-use docs::engine::View;
-use docs::sql::{Budget, OwnedValue, PageAt, Paged, Query, Scratch, decode_place, encode_place};
+use docs::engine::ReadView;
+use docs::sql::{Budget, OwnedValue, PageAt, Paged, PreparedQuery, Scratch, decode_place, encode_place};
 use proptest::prelude::*;
 use serde_json::{Value as Json, json};
 
 /// Reads one page, and the cursor after it, which a client sends back.
 fn page(
-    (paged, view): (&Paged, &dyn View),
+    (paged, view): (&Paged, &dyn ReadView),
     rows_max: u64,
     after: Option<&[OwnedValue]>,
 ) -> (Vec<Json>, Option<Vec<OwnedValue>>) {
@@ -33,7 +33,7 @@ fn page(
 /// Checks that the rows of all pages, concatenated, are the rows of `whole`.
 #[track_caller]
 fn check(both: &Both, sql: &str, whole: &str) {
-    let query = Query::prepare(whole, &both.memory.catalog).unwrap();
+    let query = PreparedQuery::prepare(whole, &both.memory.catalog).unwrap();
     let mut out = Vec::new();
     query.write_array(&both.memory, &[], &mut Scratch::new(), &Budget::default(), &mut out).unwrap();
     let expected: Vec<Json> = serde_json::from_slice(&out).unwrap();
@@ -422,7 +422,7 @@ fn pages_text(service: &Service, sql: &str, rows_max: u64) -> Result<String, Str
 }
 
 fn whole_text(service: &Service, sql: &str) -> Result<String, String> {
-    let query = Query::prepare(sql, service.database.catalog()).map_err(|error| error.to_string())?;
+    let query = PreparedQuery::prepare(sql, service.database.catalog()).map_err(|error| error.to_string())?;
     let (session, mut out) = (service.database.session().unwrap(), Vec::new());
     query
         .write_array(session.now().view(), &[], &mut Scratch::new(), &Budget::default(), &mut out)

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use crate::service::Service;
 use crate::sql_generator::{Random, query, world};
-use docs::engine::View;
-use docs::sql::{Budget, Query, Scratch, Value, Workers};
+use docs::engine::ReadView;
+use docs::sql::{Budget, PreparedQuery, Scratch, Value, Workers};
 
 const QUERIES_OF_A_WORLD: u64 = 25;
 
@@ -14,7 +14,12 @@ fn workers() -> Arc<Workers> {
 }
 
 /// The rows, or the error.
-fn run(query: &Query, view: &dyn View, scratch: &mut Scratch, budget: &Budget<'_>) -> Result<String, String> {
+fn run(
+    query: &PreparedQuery,
+    view: &dyn ReadView,
+    scratch: &mut Scratch,
+    budget: &Budget<'_>,
+) -> Result<String, String> {
     let mut out = Vec::new();
     let parameters = vec![Value::Null; query.parameters().len()];
     let outcome = query.write_array(view, &parameters, scratch, budget, &mut out);
@@ -29,7 +34,7 @@ fn random_queries_give_the_same_bytes_with_helpers() {
         let both = world(&mut random);
         for _ in 0..QUERIES_OF_A_WORLD {
             let asked = query(&mut random);
-            let Ok(query) = Query::prepare(&asked.sql, &both.memory.catalog) else { continue };
+            let Ok(query) = PreparedQuery::prepare(&asked.sql, &both.memory.catalog) else { continue };
             let alone = run(&query, &both.memory, &mut Scratch::new(), &Budget::default());
             let shared = run(&query, &both.memory, &mut helped, &Budget::default());
             assert_eq!(shared, alone, "seed {seed}: {}", asked.sql);
@@ -41,7 +46,7 @@ fn random_queries_give_the_same_bytes_with_helpers() {
 
 #[track_caller]
 fn check(both: &crate::sql_oracle::Both, sql: &str, budget: &Budget<'_>, expected: Result<&str, &str>) {
-    let query = Query::prepare(sql, &both.memory.catalog).unwrap();
+    let query = PreparedQuery::prepare(sql, &both.memory.catalog).unwrap();
     let mut helped = Scratch::new().with_workers(workers());
     for scratch in [&mut Scratch::new(), &mut helped] {
         let found = run(&query, &both.memory, scratch, budget);
@@ -138,7 +143,8 @@ fn random_queries_end_at_random_limits_as_with_one_thread() {
         let mut helped = Scratch::new().with_workers(workers());
         for _ in 0..60 {
             let sql = failing(&mut random, rows);
-            let query = Query::prepare(&sql, &both.memory.catalog).unwrap_or_else(|error| panic!("{sql}: {error}"));
+            let query =
+                PreparedQuery::prepare(&sql, &both.memory.catalog).unwrap_or_else(|error| panic!("{sql}: {error}"));
             let any = |random: &mut Random, most: usize, none: usize| match random.below(3) {
                 0 => none,
                 _ => random.below(most),
@@ -194,7 +200,7 @@ fn a_store_is_read_by_several_threads_beside_what_has_changed() {
     }
     let count = |with: &mut Scratch| {
         let sql = "SELECT birth_date % 3 AS k, COUNT(*) AS n, SUM(birth_date) AS s FROM users GROUP BY k ORDER BY k";
-        let query = Query::prepare(sql, service.database.catalog()).unwrap();
+        let query = PreparedQuery::prepare(sql, service.database.catalog()).unwrap();
         let session = service.database.session().unwrap();
         run(&query, session.now().view(), with, &Budget::default()).unwrap()
     };

@@ -8,7 +8,7 @@ use crate::sql_memory::{Memory, Shape};
 use docs::catalog::FieldKind;
 use docs::counts::{Counts, TreeCount};
 use docs::engine::TreeId;
-use docs::sql::{Budget, Means, Query, Scratch, Workers};
+use docs::sql::{Budget, Means, PreparedQuery, Scratch, Workers};
 
 /// Sizes of ranges by tree, returned whatever the ends of the range are.
 type Ranges = Arc<Mutex<HashMap<TreeId, u64>>>;
@@ -78,7 +78,7 @@ impl Shop {
     }
 
     fn plan(&self, sql: &str) -> String {
-        let query = Query::prepare(sql, &self.memory.catalog).unwrap();
+        let query = PreparedQuery::prepare(sql, &self.memory.catalog).unwrap();
         let present: Vec<&str> = query.parameters().iter().map(String::as_str).collect();
         query.explain(&present)
     }
@@ -222,7 +222,7 @@ fn rows_that_come_in_the_order_of_its_first_terms_are_sorted_within_these() {
 fn a_sort_within_first_terms_gives_the_rows_of_a_whole_sort() {
     let memory = filled(true);
     let counts = |sql: &str| {
-        let query = Query::prepare(sql, &memory.catalog).unwrap();
+        let query = PreparedQuery::prepare(sql, &memory.catalog).unwrap();
         let mut out = Vec::new();
         let outcome = query.write_array(&memory, &[], &mut Scratch::new(), &Budget::default(), &mut out).unwrap();
         (query.explain(&[]), outcome.rows_read, String::from_utf8(out).unwrap())
@@ -340,7 +340,7 @@ fn sixty_four_tables_are_joined_and_not_one_more() {
     // No join conditions at all.
     let plan = shop.plan(&joined(64, |_| "true".to_owned()));
     assert_eq!(plan.lines().count(), 64, "{plan}");
-    let refused = Query::prepare(&chain(65), &shop.memory.catalog).unwrap_err().to_string();
+    let refused = PreparedQuery::prepare(&chain(65), &shop.memory.catalog).unwrap_err().to_string();
     assert!(refused.contains("more than 64 collections"), "{refused}");
     let mut blind = self::shop();
     blind.memory.catalog.counts = Counts::default();
@@ -414,7 +414,7 @@ fn a_filtered_collection_without_an_index_is_read_once_in_a_join() {
     ];
     for (counted, sql) in [true, false].into_iter().flat_map(|counted| texts.map(|sql| (counted, sql))) {
         let memory = filled(counted);
-        let query = Query::prepare(sql, &memory.catalog).unwrap();
+        let query = PreparedQuery::prepare(sql, &memory.catalog).unwrap();
         let plan = query.explain(&[]);
         let scans = plan.lines().skip(1).filter(|line| line.contains("SCAN") && !line.starts_with("QUERY")).count();
         assert_eq!(scans, 0, "counted: {counted}, {sql}\n{plan}");
@@ -435,7 +435,7 @@ fn a_filtered_collection_without_an_index_is_read_once_in_a_join() {
 fn prepared_plans_are_made_anew_when_counts_have_moved_by_eight() {
     let shop = Shop::usual();
     let sql = "SELECT note FROM orders WHERE customer = :c AND day = :d";
-    let query = Query::prepare(sql, &shop.memory.catalog).unwrap();
+    let query = PreparedQuery::prepare(sql, &shop.memory.catalog).unwrap();
     let by_customer = "SEARCH orders USING INDEX (customer=:c) FILTER 1\n";
     let plan = || {
         // An execution plans anew.
@@ -596,7 +596,7 @@ fn the_least_and_the_greatest_value_are_the_ends_of_an_index() {
     // Of the equal values 5 and 5.0, the one of the first document is returned, not that of the first entry.
     let plan = untyped.plan("SELECT MIN(any) AS a FROM people");
     assert!(plan.ends_with("\nAGGREGATE\n"), "{plan}");
-    let query = Query::prepare("SELECT MAX(day) FROM orders", &shop.memory.catalog).unwrap();
+    let query = PreparedQuery::prepare("SELECT MAX(day) FROM orders", &shop.memory.catalog).unwrap();
     assert_eq!(query.scans(&[]), [""; 0]);
 }
 
@@ -636,7 +636,7 @@ fn what_may_go_to_disk_and_how_many_threads_may_read_is_said() {
     let shop = Shop::usual();
     let workers = Workers::new(3);
     let check = |means: &Means<'_>, sql: &str, expected: &str| {
-        let query = Query::prepare(sql, &shop.memory.catalog).unwrap();
+        let query = PreparedQuery::prepare(sql, &shop.memory.catalog).unwrap();
         let values = vec![docs::sql::Value::Null; query.parameters().len()];
         assert_eq!(query.explain_run(&values, means, None).unwrap().trim_end(), expected, "{sql}");
         query.explain_run_json(&values, means, None).unwrap()
@@ -664,7 +664,7 @@ fn what_may_go_to_disk_and_how_many_threads_may_read_is_said() {
 fn the_range_that_a_query_begins_with_is_told_by_its_parameters() {
     let shop = shop();
     let slots = |sql: &str| {
-        let query = Query::prepare(sql, &shop.memory.catalog).unwrap();
+        let query = PreparedQuery::prepare(sql, &shop.memory.catalog).unwrap();
         query.with_first_range(&mut docs::sql::Scratch::new(), |range| {
             let name = |slot: usize| query.parameters()[slot].clone();
             range.map(|range| range.slots().map(name).collect::<Vec<String>>().join(" "))

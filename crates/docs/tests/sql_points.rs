@@ -3,7 +3,7 @@
 use crate::service::Service;
 use crate::sql_oracle::Both;
 use docs::sql::NoRows;
-use docs::sql::{Budget, Query, QueryError, Scratch};
+use docs::sql::{Budget, PreparedQuery, QueryError, Scratch};
 use docs::statements::Modification;
 use serde_json::json;
 
@@ -38,7 +38,7 @@ fn each_value_is_found_once_in_the_order_of_the_index() {
 }
 
 fn run(both: &Both, sql: &str, budget: &Budget<'_>) -> Result<u64, QueryError> {
-    let query = Query::prepare(sql, &both.memory.catalog).unwrap();
+    let query = PreparedQuery::prepare(sql, &both.memory.catalog).unwrap();
     query.write_array(&both.memory, &[], &mut Scratch::new(), budget, &mut Vec::new()).map(|outcome| outcome.rows_read)
 }
 

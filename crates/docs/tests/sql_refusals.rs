@@ -1,12 +1,12 @@
 //! Wrong and unsupported queries: each is rejected with its position, and no text causes a panic.
 
 use crate::sql_memory::{AVERAGE, Memory, VISITS, travels};
-use docs::sql::{Budget, Query, Scratch, SqlErrorKind, Value};
+use docs::sql::{Budget, PreparedQuery, Scratch, SqlErrorKind, Value};
 use proptest::prelude::*;
 
 #[track_caller]
 fn check(sql: &str, kind: SqlErrorKind, line: u64, column: u64, message: &str) {
-    let error = Query::prepare(sql, &travels().catalog).expect_err(sql);
+    let error = PreparedQuery::prepare(sql, &travels().catalog).expect_err(sql);
     assert!(error.message.contains(message), "{sql}: {error}");
     assert_eq!((error.kind, error.line, error.column), (kind, line, column), "{sql}: {error}");
 }
@@ -146,7 +146,7 @@ fn mistakes_are_told_with_their_position() {
 #[test]
 fn a_format_that_is_only_known_when_it_runs_is_refused_then() {
     let memory = travels();
-    let query = Query::prepare("SELECT printf(:format, 1.5) AS x", &memory.catalog).unwrap();
+    let query = PreparedQuery::prepare("SELECT printf(:format, 1.5) AS x", &memory.catalog).unwrap();
     let mut out = Vec::new();
     let mut run = |format: &str| {
         out.clear();
@@ -164,19 +164,19 @@ fn a_format_that_is_only_known_when_it_runs_is_refused_then() {
 fn long_lists_of_terms_are_no_nesting() {
     let terms = "id = 1 OR ".repeat(400);
     let memory = travels();
-    Query::prepare(&format!("SELECT id FROM users WHERE {terms} id = 2"), &memory.catalog).unwrap();
+    PreparedQuery::prepare(&format!("SELECT id FROM users WHERE {terms} id = 2"), &memory.catalog).unwrap();
 }
 
 #[test]
 fn an_unnamed_expression_is_named_by_its_text() {
     let sql = "SELECT  id+1 , v.mark, ROUND( mark,\n 2 ), COUNT(*)>0 AS \"so\" FROM visits v GROUP BY id, mark";
-    let query = Query::prepare(sql, &travels().catalog).unwrap();
+    let query = PreparedQuery::prepare(sql, &travels().catalog).unwrap();
     assert_eq!(query.columns().collect::<Vec<_>>(), ["id+1", "mark", "ROUND( mark,\n 2 )", "so"]);
 }
 
 /// Prepares the text, and if that succeeds runs it with NULL for all parameters, on a small data set.
 fn survive(memory: &Memory, sql: &str) {
-    if let Ok(query) = Query::prepare(sql, &memory.catalog) {
+    if let Ok(query) = PreparedQuery::prepare(sql, &memory.catalog) {
         let parameters = vec![Value::Null; query.parameters().len()];
         let budget = Budget { rows_max: 10_000, ..Budget::default() };
         let _ = query.write_array(memory, &parameters, &mut Scratch::new(), &budget, &mut Vec::new());

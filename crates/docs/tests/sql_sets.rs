@@ -1,6 +1,6 @@
 //! UNION, EXCEPT and INTERSECT: SQLite's rows in any combination, as inner queries and in INSERT … SELECT; bounded memory.
 
-use docs::sql::{Budget, Query, QueryError, Scratch};
+use docs::sql::{Budget, PreparedQuery, QueryError, Scratch};
 use serde_json::{Value as Json, json};
 
 use crate::sql_oracle::Both;
@@ -118,7 +118,7 @@ fn what_is_on_the_right_of_except_takes_no_memory() {
     let t: Vec<Json> = (0..4_000).map(|id| json!({ "id": id, "a": id % 7, "c": format!("{id:0>60}") })).collect();
     let both = Both::new(&t, &[]);
     let run = |sql: &str| {
-        let query = Query::prepare(sql, &both.memory.catalog).unwrap();
+        let query = PreparedQuery::prepare(sql, &both.memory.catalog).unwrap();
         let budget = Budget { memory_bytes_max: 40_000, ..Budget::default() };
         let mut out = Vec::new();
         let outcome = query.write_array(&both.memory, &[], &mut Scratch::new(), &budget, &mut out);
@@ -138,7 +138,7 @@ fn what_is_on_the_right_of_except_takes_no_memory() {
 #[test]
 fn explain_names_the_operators() {
     let both = both();
-    let plan = |sql: &str| Query::prepare(sql, &both.memory.catalog).unwrap().explain(&[]);
+    let plan = |sql: &str| PreparedQuery::prepare(sql, &both.memory.catalog).unwrap().explain(&[]);
     assert!(plan("SELECT a FROM t UNION SELECT a FROM u EXCEPT SELECT 1").contains("3 SELECT (UNION, EXCEPT)"));
     assert!(plan("SELECT a FROM t UNION ALL SELECT a FROM u").contains("2 SELECT SCAN t, u"));
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::sql_generator::{Random, query, world};
 use crate::sql_oracle::Both;
-use docs::sql::{Budget, Query, Scratch, SpillSpace, Value, Workers};
+use docs::sql::{Budget, PreparedQuery, Scratch, SpillSpace, Value, Workers};
 use serde_json::json;
 
 const QUERIES_OF_A_WORLD: u64 = 25;
@@ -34,7 +34,7 @@ fn helped() -> Scratch {
 }
 
 /// The rows, or the error.
-fn run(query: &Query, both: &Both, scratch: &mut Scratch, budget: &Budget<'_>) -> Result<String, String> {
+fn run(query: &PreparedQuery, both: &Both, scratch: &mut Scratch, budget: &Budget<'_>) -> Result<String, String> {
     let mut out = Vec::new();
     let parameters = vec![Value::Null; query.parameters().len()];
     let outcome = query.write_array(&both.memory, &parameters, scratch, budget, &mut out);
@@ -56,7 +56,7 @@ fn random_queries_give_the_same_bytes_from_disk() {
         let both = world(&mut random);
         for _ in 0..QUERIES_OF_A_WORLD {
             let asked = query(&mut random);
-            let Ok(query) = Query::prepare(&asked.sql, &both.memory.catalog) else { continue };
+            let Ok(query) = PreparedQuery::prepare(&asked.sql, &both.memory.catalog) else { continue };
             let alone = run(&query, &both, &mut Scratch::new(), &Budget::default());
             for memory in MEMORIES {
                 for scratch in &mut scratches {
@@ -79,7 +79,7 @@ fn random_queries_give_the_same_bytes_from_disk() {
 /// Results with spilling equal those in memory, with one thread and with several; `spills` is whether the disk must be used.
 #[track_caller]
 fn check(both: &Both, sql: &str, spills: bool) {
-    let query = Query::prepare(sql, &both.memory.catalog).unwrap();
+    let query = PreparedQuery::prepare(sql, &both.memory.catalog).unwrap();
     let alone = run(&query, both, &mut Scratch::new(), &Budget::default());
     let disk = Disk::new(SPACE_BYTES);
     for memory in [200, 2_000, 20_000] {
@@ -158,7 +158,7 @@ fn distinct_rows_and_values_go_to_disk() {
 #[test]
 fn the_bound_of_the_disk_is_told() {
     let (both, disk) = (many(), Disk::new(10_000));
-    let query = Query::prepare("SELECT * FROM t ORDER BY b", &both.memory.catalog).unwrap();
+    let query = PreparedQuery::prepare("SELECT * FROM t ORDER BY b", &both.memory.catalog).unwrap();
     for scratch in [&mut Scratch::new(), &mut helped()] {
         let refused = run(&query, &both, scratch, &disk.budget(2_000)).expect_err("the disk is too small");
         assert_eq!(refused, "the query exceeds its limit of 10000 bytes on disk for what queries sort and group");
@@ -184,7 +184,7 @@ fn sums_and_texts_of_distinct_values_go_to_disk() {
     check(&both, "SELECT json_group_array(DISTINCT b) AS s FROM t", true);
     // More than the longest text; with little memory the query fails earlier.
     let long = "SELECT GROUP_CONCAT(DISTINCT id || REPLACE(d, 'x', 'xxxxxxxxxxxxxxxxxxxxxxxxx')) AS s FROM t";
-    let query = Query::prepare(long, &both.memory.catalog).unwrap();
+    let query = PreparedQuery::prepare(long, &both.memory.catalog).unwrap();
     let alone = run(&query, &both, &mut Scratch::new(), &Budget::default());
     let little = Err("the query exceeds its limit of 131072 bytes of one row that is kept".to_owned());
     for (memory, told) in [(200, &little), (20_000, &little), (4 << 20, &alone)] {
@@ -216,7 +216,7 @@ fn rows_that_an_expression_asks_for_stay_in_memory_and_more_of_them_is_told() {
     for sql in
         ["SELECT id FROM t WHERE c IN (SELECT c FROM t)", "SELECT id FROM t WHERE (c, d) IN (SELECT c, d FROM t)"]
     {
-        let query = Query::prepare(sql, &both.memory.catalog).unwrap();
+        let query = PreparedQuery::prepare(sql, &both.memory.catalog).unwrap();
         let refused = run(&query, &both, &mut Scratch::new(), &disk.budget(2_000)).expect_err(sql);
         let told = "the query exceeds its limit of 2000 bytes of rows kept for a join or an inner query";
         assert_eq!(refused, told, "{sql}");
@@ -226,7 +226,7 @@ fn rows_that_an_expression_asks_for_stay_in_memory_and_more_of_them_is_told() {
 #[test]
 fn the_time_ends_a_merge() {
     let (both, disk) = (many(), Disk::new(SPACE_BYTES));
-    let query = Query::prepare("SELECT * FROM t ORDER BY b", &both.memory.catalog).unwrap();
+    let query = PreparedQuery::prepare("SELECT * FROM t ORDER BY b", &both.memory.catalog).unwrap();
     // Counts the deadline checks: reading makes one for every 256 rows, and one for each run.
     let asked = std::sync::atomic::AtomicU32::new(0);
     let budget = disk.budget(100_000);

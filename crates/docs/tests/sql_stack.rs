@@ -1,6 +1,6 @@
 //! The stack that statements use stays within the stack that is reserved for them, at any nesting depth.
 
-use docs::sql::{Budget, Query, STACK_BYTES_MAX, Scratch};
+use docs::sql::{Budget, PreparedQuery, STACK_BYTES_MAX, Scratch};
 use serde_json::json;
 
 use crate::sql_memory::Memory;
@@ -128,7 +128,7 @@ fn touched() -> usize {
 fn run(memory: &Memory, sql: &str) -> Option<usize> {
     std::thread::scope(|scope| {
         let work = || {
-            let query = Query::prepare(sql, &memory.catalog).ok()?;
+            let query = PreparedQuery::prepare(sql, &memory.catalog).ok()?;
             let outcome = query.write_array(memory, &[], &mut Scratch::new(), &Budget::default(), &mut Vec::new());
             // May fail, for example with an overflow, after all levels were entered.
             drop((outcome, query));

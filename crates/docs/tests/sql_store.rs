@@ -1,7 +1,7 @@
 //! Queries over the real store: the next query sees the changes of a write, through indexes and joins.
 
 use crate::service::{Service, travels};
-use docs::sql::{Budget, Query, Scratch, Value};
+use docs::sql::{Budget, PreparedQuery, Scratch, Value};
 
 const VISITS: &str = "SELECT v.mark, v.visited_at, l.place FROM visits v JOIN locations l ON l.id = v.location
   WHERE v.user = :id AND (:fromDate IS NULL OR v.visited_at > :fromDate) ORDER BY v.visited_at, v.id";
@@ -10,7 +10,7 @@ const AVERAGE: &str = "SELECT COALESCE(ROUND(AVG(v.mark), 5), 0) AS avg FROM vis
 
 #[track_caller]
 fn check(service: &Service, sql: &str, parameters: &[Value<'_>], expected: &str) {
-    let query = Query::prepare(sql, service.database.catalog()).unwrap();
+    let query = PreparedQuery::prepare(sql, service.database.catalog()).unwrap();
     let session = service.database.session().unwrap();
     let now = session.now();
     let mut out = Vec::new();

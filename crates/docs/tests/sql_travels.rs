@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use crate::sql_memory::{AVERAGE, Memory, VISITS, travels};
-use docs::sql::{Budget, Query, Scratch, Value};
+use docs::sql::{Budget, PreparedQuery, Scratch, Value};
 use rand_like::Random;
 use serde_json::{Value as Json, json};
 
@@ -25,15 +25,15 @@ const NOW: i64 = 1_503_966_608;
 
 struct Service {
     memory: Memory,
-    visits: Query,
-    average: Query,
+    visits: PreparedQuery,
+    average: PreparedQuery,
     scratch: Scratch,
 }
 
 impl Service {
     fn new(memory: Memory) -> Service {
-        let visits = Query::prepare(VISITS, &memory.catalog).unwrap();
-        let average = Query::prepare(AVERAGE, &memory.catalog).unwrap();
+        let visits = PreparedQuery::prepare(VISITS, &memory.catalog).unwrap();
+        let average = PreparedQuery::prepare(AVERAGE, &memory.catalog).unwrap();
         Service { memory, visits, average, scratch: Scratch::new() }
     }
 
@@ -185,7 +185,7 @@ fn an_average_that_ties_at_the_sixth_decimal_rounds_as_sqlite_does() {
 #[test]
 fn explain_shows_ranges_of_the_indexes_and_no_sort() {
     let memory = travels();
-    let visits = Query::prepare(VISITS, &memory.catalog).unwrap();
+    let visits = PreparedQuery::prepare(VISITS, &memory.catalog).unwrap();
     check_explain(
         &visits,
         &["fromDate", "toDate", "country"],
@@ -200,7 +200,7 @@ fn explain_shows_ranges_of_the_indexes_and_no_sort() {
          LOOKUP locations AS l BY KEY (id=v.location)
          ORDER BY INDEX",
     );
-    let average = Query::prepare(AVERAGE, &memory.catalog).unwrap();
+    let average = PreparedQuery::prepare(AVERAGE, &memory.catalog).unwrap();
     check_explain(
         &average,
         &["fromDate"],
@@ -216,12 +216,12 @@ fn explain_shows_ranges_of_the_indexes_and_no_sort() {
          AGGREGATE",
     );
     assert_eq!(visits.explain_json(&["toDate"])["levels"][0]["covering"], json!(true));
-    let scan = Query::prepare("SELECT COUNT(*) AS n FROM visits WHERE mark = 3", &memory.catalog).unwrap();
+    let scan = PreparedQuery::prepare("SELECT COUNT(*) AS n FROM visits WHERE mark = 3", &memory.catalog).unwrap();
     assert_eq!(scan.scans(&[]), ["visits"]);
 }
 
 #[track_caller]
-fn check_explain(query: &Query, present: &[&str], expected: &str) {
+fn check_explain(query: &PreparedQuery, present: &[&str], expected: &str) {
     let expected: Vec<&str> = expected.lines().map(str::trim).collect();
     assert_eq!(query.explain(present).lines().collect::<Vec<_>>(), expected);
 }
@@ -232,7 +232,7 @@ fn indexes_are_told_which_fields_to_carry() {
     for index in &mut std::sync::Arc::make_mut(&mut memory.catalog.collections[2]).indexes {
         index.included.clear();
     }
-    let wanted = |sql: &str| Query::prepare(sql, &memory.catalog).unwrap().wanted_included();
+    let wanted = |sql: &str| PreparedQuery::prepare(sql, &memory.catalog).unwrap().wanted_included();
     let [visits] = &wanted(VISITS)[..] else { panic!() };
     let shown = |w: &docs::sql::WantedIncluded| format!("{} ({})", w.collection, w.index.join(","));
     assert_eq!((shown(visits), visits.fields.join(",")), ("visits (user,visited_at)".into(), "location,mark".into()));

@@ -98,7 +98,7 @@ fn another_configuration_has_statements_of_its_own() {
     assert_eq!(plan(service.database.catalog()), "SCAN orders FILTER 1\n");
     let mut with_day = config(WITH_DAY);
     with_day.builds_indexes_later = true;
-    let reopened = service.database.reopen::<docs::OpenError>(&with_day, |_| Ok(()));
+    let reopened = service.database.reopen::<docs::DatabaseOpenError>(&with_day, |_| Ok(()));
     let (database, _) = reopened.unwrap();
     database.wait_for_indexes();
     assert_eq!(plan(database.catalog()), "SEARCH orders USING INDEX (day=:d)\n");

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::service::{Service, config};
-use docs::sql::{Budget, OwnedValue, Query, QueryError, Scratch, Value};
+use docs::sql::{Budget, OwnedValue, PreparedQuery, QueryError, Scratch, Value};
 use docs::statements::{ModifyError, StepText, Steps, StepsDid, StepsError};
 use docs::{RowsWanted, StepsCall};
 
@@ -64,7 +64,7 @@ fn run(service: &Service, texts: &[(&str, &str)], outside: &[(&str, Value<'_>)])
 }
 
 fn all(service: &Service, sql: &str) -> String {
-    let query = Query::prepare(sql, service.database.catalog()).unwrap();
+    let query = PreparedQuery::prepare(sql, service.database.catalog()).unwrap();
     let (session, mut out) = (service.database.session().unwrap(), Vec::new());
     query.write_array(session.now().view(), &[], &mut Scratch::new(), &Budget::default(), &mut out).unwrap();
     String::from_utf8(out).unwrap()

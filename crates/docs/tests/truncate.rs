@@ -4,11 +4,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 
 use docs::changes::DocumentChange;
-use docs::engine::Options;
-use docs::expire::Clock;
+use docs::engine::StoreOptions;
+use docs::expire::WallClock;
 use docs::sql::Budget;
 use docs::statements::{Modification, ModifyError};
-use docs::{Database, WriteError};
+use docs::{DocumentDatabase, WriteError};
 use serde_json::json;
 
 use crate::declared_views::rows;
@@ -48,7 +48,7 @@ fn add(service: &Service, id: u32) -> Result<(), WriteError> {
     service.run(&format!("insert items {{\"id\":{id},\"code\":\"c{id}\",\"place\":{place},\"mark\":{mark}}}")).map(drop)
 }
 
-fn modify(database: &Database, sql: &str) -> Result<u64, ModifyError> {
+fn modify(database: &DocumentDatabase, sql: &str) -> Result<u64, ModifyError> {
     let statement = Modification::prepare(sql, database.catalog()).unwrap();
     Ok(database.modify(&statement, &[], &Budget::default(), &mut NoRows)?.rows)
 }
@@ -73,7 +73,7 @@ fn run(service: &Service, sql: &str) -> (u64, Vec<String>) {
 
 /// Checks that every index entry, unique value, reference and view row matches the documents.
 #[track_caller]
-fn check(database: &Database) {
+fn check(database: &DocumentDatabase) {
     let report = docs::verify::database(database).unwrap();
     assert!(report.is_clean(), "{report:?}");
     for view in database.views() {
@@ -101,7 +101,8 @@ fn all_documents_go_in_one_record_with_all_that_stands_on_them() {
     let Service { database, dir } = service;
     drop(database);
     let (database, _) =
-        Database::open(&config(&format!("{ITEMS}{NOTES}{VIEWS}")), dir.path(), Options::default()).unwrap();
+        DocumentDatabase::open(&config(&format!("{ITEMS}{NOTES}{VIEWS}")), dir.path(), StoreOptions::default())
+            .unwrap();
     check(&database);
     assert_eq!(modify(&database, "DELETE FROM items").unwrap(), 20);
     assert_eq!(modify(&database, "DELETE FROM items").unwrap(), 0);
@@ -142,7 +143,7 @@ fn what_may_not_go_at_once_goes_document_by_document() {
 fn documents_that_are_due_go_and_are_not_counted() {
     let now = Arc::new(AtomicI64::new(1_000_000_000_000));
     let mut timed = config("[collections.items]\nkey = { field = \"id\", type = \"u32\" }\nexpire = \"at\"\n");
-    timed.clock = Clock::given(Arc::clone(&now));
+    timed.clock = WallClock::given(Arc::clone(&now));
     let service = Service::new(&timed);
     for id in 0..10 {
         let at = 1_000_000_000 + if id < 4 { 10 } else { 1_000 };

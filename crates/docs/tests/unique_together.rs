@@ -2,10 +2,10 @@
 //! SQLite's UNIQUE.
 
 use docs::config::Config;
-use docs::import::{Input, Options};
-use docs::sql::{Budget, Query, Scratch};
+use docs::import::{ImportOptions, Input};
+use docs::sql::{Budget, PreparedQuery, Scratch};
 use docs::statements::Modification;
-use docs::{Database, ReadinessState, WriteError};
+use docs::{DocumentDatabase, ReadinessState, WriteError};
 
 use crate::service::{Service, config};
 use docs::sql::NoRows;
@@ -16,14 +16,14 @@ key = { field = "id", type = "i64" }
 unique = ["code", ["tenant", "slug"]]
 "#;
 
-fn run(database: &Database, sql: &str) -> Result<u64, String> {
+fn run(database: &DocumentDatabase, sql: &str) -> Result<u64, String> {
     let statement = Modification::prepare(sql, database.catalog()).map_err(|error| error.to_string())?;
     let done = database.modify(&statement, &[], &Budget::default(), &mut NoRows);
     done.map(|outcome| outcome.rows).map_err(|error| error.to_string())
 }
 
-fn all(database: &Database, sql: &str) -> String {
-    let query = Query::prepare(sql, database.catalog()).unwrap_or_else(|error| panic!("{sql}: {error}"));
+fn all(database: &DocumentDatabase, sql: &str) -> String {
+    let query = PreparedQuery::prepare(sql, database.catalog()).unwrap_or_else(|error| panic!("{sql}: {error}"));
     let (session, mut out) = (database.session().unwrap(), Vec::new());
     query.write_array(session.now().view(), &[], &mut Scratch::new(), &Budget::default(), &mut out).unwrap();
     String::from_utf8(out).unwrap()
@@ -36,7 +36,7 @@ fn theirs(sqlite: &rusqlite::Connection) -> String {
 }
 
 #[track_caller]
-fn check_whole(database: &Database) {
+fn check_whole(database: &DocumentDatabase) {
     assert_eq!(docs::verify::database(database).unwrap().faults, [""; 0]);
 }
 
@@ -118,7 +118,7 @@ fn both_values_find_the_document_at_once() {
     for id in 0..50 {
         service.run(&format!(r#"insert pages {{"id":{id},"tenant":{},"slug":"s{}"}}"#, id % 5, id / 5)).unwrap();
     }
-    let plan = |sql: &str| Query::prepare(sql, service.database.catalog()).unwrap().explain(&[]);
+    let plan = |sql: &str| PreparedQuery::prepare(sql, service.database.catalog()).unwrap().explain(&[]);
     let both = "SELECT id FROM pages WHERE slug = 's3' AND tenant = 2 AND id > 0";
     assert!(plan(both).contains("LOOKUP pages BY UNIQUE (tenant=?, slug=?)"), "{}", plan(both));
     assert_eq!(all(&service.database, both), "[{\"id\":17}]");
@@ -138,7 +138,7 @@ fn it_comes_into_force_beside_writes_or_is_refused_by_stored_documents() {
     let open = |text: &str, folder: &std::path::Path| {
         let mut config = config(text);
         config.builds_indexes_later = true;
-        let database = Database::open(&config, folder, docs::engine::Options::default()).unwrap().0;
+        let database = DocumentDatabase::open(&config, folder, docs::engine::StoreOptions::default()).unwrap().0;
         database.wait_for_indexes();
         database
     };
@@ -172,8 +172,9 @@ fn it_comes_into_force_beside_writes_or_is_refused_by_stored_documents() {
     let database = open(&without, folder.path());
     run(&database, "INSERT INTO pages (id, tenant, slug) VALUES (6, 1, 'b')").unwrap();
     drop(database);
-    let refused =
-        Database::open(&config(PAGES), folder.path(), docs::engine::Options::default()).map(drop).unwrap_err();
+    let refused = DocumentDatabase::open(&config(PAGES), folder.path(), docs::engine::StoreOptions::default())
+        .map(drop)
+        .unwrap_err();
     assert!(refused.to_string().contains("\"tenant\", \"slug\" cannot be unique: pages/2 and pages/6"), "{refused}");
 }
 
@@ -191,7 +192,7 @@ fn an_import_stops_at_the_second_document() {
     let import = |lines: &[&str]| {
         let service = Service::new(&config(PAGES));
         std::fs::write(&file, lines.join("\n")).unwrap();
-        let options = Options { collection: Some("pages".to_owned()), ..Options::default() };
+        let options = ImportOptions { collection: Some("pages".to_owned()), ..ImportOptions::default() };
         let done = service.database.import(vec![Input::File(file.clone())], &options, &|_| {});
         check_whole(&service.database);
         done.map(drop).map_err(|error| error.to_string())

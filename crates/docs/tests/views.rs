@@ -4,7 +4,7 @@ use crate::declared_views::{self, rows, try_rows};
 use crate::service::{Service, config, open};
 use docs::sql::{Budget, Scratch, Value};
 use docs::views::ViewState;
-use docs::{Database, Op, Precondition, Write};
+use docs::{DocumentDatabase, Op, Precondition, Write};
 use proptest::prelude::*;
 use serde_json::{Value as Json, json};
 
@@ -61,7 +61,7 @@ fn by_value(mut rows: Vec<Json>) -> Json {
 }
 
 #[track_caller]
-fn check(database: &Database, view: &str, query: &str) {
+fn check(database: &DocumentDatabase, view: &str, query: &str) {
     let found = try_rows(database, &format!("SELECT * FROM {view}")).map(by_value);
     let expected = try_rows(database, query).map(by_value);
     // If a sum of integers exceeds 64 bits, both report it.
@@ -73,13 +73,13 @@ fn check(database: &Database, view: &str, query: &str) {
 }
 
 #[track_caller]
-fn check_verified(database: &Database, view: &str) {
+fn check_verified(database: &DocumentDatabase, view: &str) {
     let report = database.verify_view(view).unwrap().unwrap();
     assert!(report.is_clean(), "{report:?}");
 }
 
 #[track_caller]
-fn check_all(database: &Database) {
+fn check_all(database: &DocumentDatabase) {
     check(database, "by_kind", BY_KIND);
     check(database, "by_month", BY_MONTH);
     check(database, "by_size", BY_SIZE);
@@ -97,7 +97,7 @@ fn check_all(database: &Database) {
 }
 
 /// A row of a view by the values of its GROUP BY columns, from a snapshot and inside a transaction.
-fn single_row(database: &Database, view: &str, group: &[Value<'_>]) -> Result<Option<Json>, String> {
+fn single_row(database: &DocumentDatabase, view: &str, group: &[Value<'_>]) -> Result<Option<Json>, String> {
     let id = database.view(view).unwrap();
     let session = database.session().unwrap();
     let mut row = b"before".to_vec();
@@ -117,7 +117,7 @@ fn single_row(database: &Database, view: &str, group: &[Value<'_>]) -> Result<Op
 
 /// Each row is found by its group's values; NULL is no value that a row is found by.
 #[track_caller]
-fn check_single_rows(database: &Database, view: &str, columns: &[&str]) {
+fn check_single_rows(database: &DocumentDatabase, view: &str, columns: &[&str]) {
     // If a sum of integers exceeds 64 bits, all rows together cannot be read.
     let Ok(rows) = try_rows(database, &format!("SELECT * FROM {view}")) else { return };
     for row in rows {
@@ -192,7 +192,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-fn write(database: &Database, op: Op) {
+fn write(database: &DocumentDatabase, op: Op) {
     let collection = database.collection("items").unwrap();
     let written = database.write_now(&Write { collection, op, precondition: Precondition::None });
     assert!(matches!(written, Ok(_) | Err(docs::WriteError::NotFound)), "{written:?}");
@@ -207,7 +207,7 @@ fn with_id(id: i64, mut document: Json) -> Vec<u8> {
     document.to_string().into_bytes()
 }
 
-fn run(database: &Database, step: &Step) {
+fn run(database: &DocumentDatabase, step: &Step) {
     match step {
         Step::Put(id, document) => write(database, Op::Put { key: key(*id), body: with_id(*id, document.clone()) }),
         Step::Patch(id, patch) => write(database, Op::Update { key: key(*id), patch: patch.to_string().into_bytes() }),
@@ -471,7 +471,7 @@ fn an_import_builds_the_views() {
         .collect();
     let input =
         || docs::import::Input::Stream { name: "items".into(), read: Box::new(std::io::Cursor::new(lines.clone())) };
-    let options = docs::import::Options { collection: Some("items".into()), ..Default::default() };
+    let options = docs::import::ImportOptions { collection: Some("items".into()), ..Default::default() };
     let report = service.database.import(vec![input()], &options, &|_| {}).unwrap();
     assert_eq!(report.documents, 5000);
     check_all(&service.database);
@@ -528,7 +528,7 @@ fn a_verification_ends_where_nobody_waits_for_it_any_more() {
     let service = Service::new(&config(text));
     let lines: String = (0..5000).map(|id| format!("{{\"id\":{id},\"n\":{}}}\n", id % 7)).collect();
     let input = docs::import::Input::Stream { name: "items".into(), read: Box::new(std::io::Cursor::new(lines)) };
-    let options = docs::import::Options { collection: Some("items".into()), ..Default::default() };
+    let options = docs::import::ImportOptions { collection: Some("items".into()), ..Default::default() };
     service.database.import(vec![input], &options, &|_| {}).unwrap();
     service.database.wait_for_views();
     for most in 0.. {
@@ -582,7 +582,7 @@ fn check_writes_of_broken(service: &Service) {
 }
 
 #[track_caller]
-fn check_state(database: &Database, name: &str, state: ViewState) {
+fn check_state(database: &DocumentDatabase, name: &str, state: ViewState) {
     let views = database.views();
     let view = views.iter().find(|view| view.name == name).unwrap();
     assert_eq!(view.state, state, "{view:?}");

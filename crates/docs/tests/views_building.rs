@@ -4,7 +4,7 @@
 use crate::service::{Service, config, open};
 use docs::sql::{Budget, Scratch};
 use docs::views::ViewState;
-use docs::{Database, Op, Precondition, Write, config::Config};
+use docs::{DocumentDatabase, Op, Precondition, Write, config::Config};
 use serde_json::{Value as Json, json};
 
 const ITEMS: &str = "[collections.items]\nkey = { field = \"id\", type = \"i64\" }\n";
@@ -25,7 +25,7 @@ fn item(id: i64) -> Json {
     json!({ "kind": id % 7, "amount": 1, "text": "some text that takes a while to walk over" })
 }
 
-fn fill(database: &Database, count: i64) {
+fn fill(database: &DocumentDatabase, count: i64) {
     let line = |id: i64| {
         let mut item = item(id);
         item["id"] = json!(id);
@@ -34,11 +34,11 @@ fn fill(database: &Database, count: i64) {
     let lines: String = (0..count).map(line).collect();
     let read = Box::new(std::io::Cursor::new(lines));
     let input = docs::import::Input::Stream { name: "items".into(), read };
-    let options = docs::import::Options { collection: Some("items".into()), ..Default::default() };
+    let options = docs::import::ImportOptions { collection: Some("items".into()), ..Default::default() };
     database.import(vec![input], &options, &|_| {}).unwrap();
 }
 
-fn put(database: &Database, id: i64) {
+fn put(database: &DocumentDatabase, id: i64) {
     let collection = database.collection("items").unwrap();
     let key = docs::key::KeyType::I64.of_scalar(docs::order::Scalar::Integer(id)).unwrap().as_bytes().to_vec();
     let mut body = item(id);
@@ -47,7 +47,7 @@ fn put(database: &Database, id: i64) {
     database.write_now(&Write { collection, op, precondition: Precondition::None }).unwrap();
 }
 
-fn total(database: &Database) -> Json {
+fn total(database: &DocumentDatabase) -> Json {
     let query = database.prepare_query("SELECT SUM(n) AS n FROM v").unwrap();
     let session = database.session().unwrap();
     let mut out = Vec::new();
@@ -55,7 +55,7 @@ fn total(database: &Database) -> Json {
     serde_json::from_slice::<Json>(&out).unwrap()[0]["n"].clone()
 }
 
-fn is_building(database: &Database) -> bool {
+fn is_building(database: &DocumentDatabase) -> bool {
     database.views().iter().any(|view| view.state == ViewState::Building)
 }
 
@@ -83,10 +83,10 @@ fn build_beside_writes(documents: i64) -> i64 {
 }
 
 /// The trees of undeclared views are empty.
-fn check_undeclared(database: Database, dir: tempfile::TempDir) {
+fn check_undeclared(database: DocumentDatabase, dir: tempfile::TempDir) {
     drop(database);
     drop(open(&config(ITEMS), dir.path()));
-    let (store, _) = docs::engine::Store::open(dir.path(), docs::engine::Options::default()).unwrap();
+    let (store, _) = docs::engine::Store::open(dir.path(), docs::engine::StoreOptions::default()).unwrap();
     let reader = store.reader().unwrap();
     let mut trees = 0;
     for number in 1..4 {

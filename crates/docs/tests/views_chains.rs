@@ -4,7 +4,7 @@ use crate::declared_views::{self, Views, check, rows};
 use crate::service::{Service, open};
 use docs::config::Config;
 use docs::views::ViewState;
-use docs::{Database, Op, Precondition, Write, WriteError};
+use docs::{DocumentDatabase, Op, Precondition, Write, WriteError};
 use proptest::prelude::*;
 use serde_json::{Value as Json, json};
 
@@ -75,7 +75,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-fn write(database: &Database, id: u32, item: Option<&Json>) -> Write {
+fn write(database: &DocumentDatabase, id: u32, item: Option<&Json>) -> Write {
     let key = id.to_be_bytes().to_vec();
     let op = match item {
         None => Op::Delete { key },
@@ -88,7 +88,7 @@ fn write(database: &Database, id: u32, item: Option<&Json>) -> Write {
     Write { collection: database.collection("items").unwrap(), op, precondition: Precondition::None }
 }
 
-fn run(database: &Database, step: &Step) {
+fn run(database: &DocumentDatabase, step: &Step) {
     let one = |id: u32, item: Option<&Json>| database.write_now(&write(database, id, item)).map(drop);
     let done = match step {
         Step::Put(id, item) => one(*id, Some(item)),
@@ -102,7 +102,7 @@ fn run(database: &Database, step: &Step) {
     assert!(matches!(done, Ok(()) | Err(WriteError::NotFound)), "{step:?}: {done:?}");
 }
 
-fn all_ready(database: &Database) -> bool {
+fn all_ready(database: &DocumentDatabase) -> bool {
     database.views().iter().all(|view| view.state != ViewState::Failed && view.state != ViewState::Building)
 }
 
@@ -158,7 +158,7 @@ fn an_import_builds_the_views_over_views() {
         let lines: String = (0..3000).map(line).collect();
         let read = Box::new(std::io::Cursor::new(lines));
         let input = docs::import::Input::Stream { name: "items".into(), read };
-        let options = docs::import::Options { collection: Some("items".into()), ..Default::default() };
+        let options = docs::import::ImportOptions { collection: Some("items".into()), ..Default::default() };
         assert_eq!(service.database.import(vec![input], &options, &|_| {}).unwrap().documents, 3000);
         check(&service.database, &views);
         run(&service.database, &Step::Put(17, json!({ "kind": 9, "tag": "new", "amount": 5, "at": 0 })));
@@ -280,9 +280,9 @@ fn rows_that_together_are_over_the_bound_of_a_transaction_are_built_from_fewer_a
     let (lower, upper) =
         (format!("SELECT id, {columns} FROM items GROUP BY id"), format!("SELECT {columns} FROM lower"));
     let views = declared_views::with_views(ITEMS, &[("lower", &lower), ("upper", &upper)]);
-    let mut options = docs::engine::Options::default();
+    let mut options = docs::engine::StoreOptions::default();
     options.transaction_bytes_max = 128 << 10;
-    let (database, _) = Database::open(&views, dir.path(), options).unwrap();
+    let (database, _) = DocumentDatabase::open(&views, dir.path(), options).unwrap();
     database.wait_for_views();
     assert!(database.views().iter().all(|view| view.state == ViewState::Ready), "{:?}", database.views());
     assert_eq!(rows(&database, "SELECT * FROM upper"), rows(&database, &upper));

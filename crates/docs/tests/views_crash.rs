@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use crate::declared_views::{Views, check, with_views};
 use crate::lives::{self, Random};
 use docs::views::ViewState;
-use docs::{Database, Op, Precondition, Write};
+use docs::{DocumentDatabase, Op, Precondition, Write};
 use serde_json::{Value as Json, json};
 
 const SEEDS: u64 = 8;
@@ -42,11 +42,11 @@ fn definitions(random: &mut Random) -> Views {
     chosen.into_iter().map(|name| (name, QUERIES[random.below(QUERIES.len() as u64) as usize])).collect()
 }
 
-fn open(dir: &Path, definitions: &Views, left: &Arc<AtomicI64>) -> Option<Database> {
+fn open(dir: &Path, definitions: &Views, left: &Arc<AtomicI64>) -> Option<DocumentDatabase> {
     lives::open(dir, &with_views(ITEMS, definitions), left)
 }
 
-fn write(database: &Database, random: &mut Random) -> bool {
+fn write(database: &DocumentDatabase, random: &mut Random) -> bool {
     let id = random.below(KEYS) as u32;
     let key = id.to_be_bytes().to_vec();
     let op = match random.below(5) {
@@ -68,7 +68,7 @@ fn write(database: &Database, random: &mut Random) -> bool {
 }
 
 /// The states in the catalog of the views with this query.
-fn states(database: &Database, query: &str) -> Vec<String> {
+fn states(database: &DocumentDatabase, query: &str) -> Vec<String> {
     let store = database.store();
     let (tree, mut states) = (store.tree("catalog").unwrap(), Vec::new());
     let reader = store.reader().unwrap();

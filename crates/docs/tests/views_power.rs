@@ -10,7 +10,7 @@ use crate::lives;
 use crate::simulation::content::Files;
 use crate::simulation::disk::SimulatedDisk;
 use docs::views::ViewState;
-use docs::{Database, Op, Precondition, Write, WriteError};
+use docs::{DocumentDatabase, Op, Precondition, Write, WriteError};
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 use serde_json::{Value as Json, json};
@@ -67,7 +67,7 @@ fn definitions(rng: &mut SmallRng) -> Views {
     chosen
 }
 
-fn open(disk: &Arc<SimulatedDisk>, definitions: &Views) -> Option<Database> {
+fn open(disk: &Arc<SimulatedDisk>, definitions: &Views) -> Option<DocumentDatabase> {
     lives::open_powered(disk, &with_views(ITEMS, definitions))
 }
 
@@ -87,7 +87,7 @@ impl Model {
     }
 }
 
-fn write(database: &Database, rng: &mut SmallRng, model: &mut Model) -> bool {
+fn write(database: &DocumentDatabase, rng: &mut SmallRng, model: &mut Model) -> bool {
     let id = rng.random_range(0..KEYS);
     let key = id.to_be_bytes().to_vec();
     let amount = match rng.random_range(0..3) {

@@ -11,7 +11,7 @@ pub type Job = Box<dyn FnOnce() + Send>;
 
 /// Why a coroutine returned control.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Progress {
+pub enum CoroutineProgress {
     /// The task has ended; it is not resumed again.
     Done,
     /// The task waits: it is resumed after at least this time.
@@ -22,8 +22,8 @@ pub enum Progress {
 
 /// A task in pieces: each call of [`resume`](Coroutine::resume) computes up to the next wait.
 pub trait Coroutine: Send {
-    /// Computes until the task waits, yields or ends. Not called again after [`Progress::Done`] or a panic.
-    fn resume(&mut self) -> Progress;
+    /// Computes until the task waits, yields or ends. Not called again after [`CoroutineProgress::Done`] or a panic.
+    fn resume(&mut self) -> CoroutineProgress;
 }
 
 /// A coroutine that a model owns.
@@ -37,11 +37,11 @@ pub fn once(job: impl FnOnce() + Send + 'static) -> BoxCoroutine {
 struct Once<F>(Option<F>);
 
 impl<F: FnOnce() + Send> Coroutine for Once<F> {
-    fn resume(&mut self) -> Progress {
+    fn resume(&mut self) -> CoroutineProgress {
         if let Some(job) = self.0.take() {
             job();
         }
-        Progress::Done
+        CoroutineProgress::Done
     }
 }
 
@@ -52,9 +52,9 @@ impl<F: FnOnce() + Send> Coroutine for Once<F> {
 pub fn run_to_end(coroutine: &mut dyn Coroutine) {
     loop {
         match coroutine.resume() {
-            Progress::Done => return,
-            Progress::Wait(duration) => blocking(|| std::thread::sleep(duration)),
-            Progress::Yield => std::thread::yield_now(),
+            CoroutineProgress::Done => return,
+            CoroutineProgress::Wait(duration) => blocking(|| std::thread::sleep(duration)),
+            CoroutineProgress::Yield => std::thread::yield_now(),
         }
     }
 }
@@ -96,19 +96,23 @@ mod tests {
     fn a_closure_is_a_coroutine_of_one_piece() {
         let (done, seen) = std::sync::mpsc::channel();
         let mut coroutine = once(move || done.send(7).unwrap());
-        assert_eq!(coroutine.resume(), Progress::Done);
+        assert_eq!(coroutine.resume(), CoroutineProgress::Done);
         assert_eq!(seen.iter().collect::<Vec<i32>>(), [7]);
     }
 
     #[test]
     fn a_thread_resumes_a_coroutine_until_it_is_done() {
-        struct Pieces(Vec<Progress>);
+        struct Pieces(Vec<CoroutineProgress>);
         impl Coroutine for Pieces {
-            fn resume(&mut self) -> Progress {
+            fn resume(&mut self) -> CoroutineProgress {
                 self.0.remove(0)
             }
         }
-        let mut pieces = Pieces(vec![Progress::Yield, Progress::Wait(Duration::from_nanos(1)), Progress::Done]);
+        let mut pieces = Pieces(vec![
+            CoroutineProgress::Yield,
+            CoroutineProgress::Wait(Duration::from_nanos(1)),
+            CoroutineProgress::Done,
+        ]);
         let announced = Arc::new(Announced::default());
         let registered = register(Arc::clone(&announced) as Arc<dyn Announce>);
         run_to_end(&mut pieces);

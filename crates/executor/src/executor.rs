@@ -2,7 +2,7 @@
 
 use crate::back_pressure::Refused;
 use crate::coroutine::BoxCoroutine;
-use crate::metrics::Metrics;
+use crate::metrics::ExecutorMetrics;
 use std::fmt;
 use std::time::Instant;
 
@@ -28,12 +28,12 @@ pub trait Executor: Send + Sync {
     fn drain(&self, deadline: Instant) -> Drained;
 
     /// The current counters.
-    fn metrics(&self) -> Metrics;
+    fn metrics(&self) -> ExecutorMetrics;
 }
 
 /// Why an executor cannot start.
 #[derive(Debug)]
-pub enum StartError {
+pub enum ExecutorStartError {
     /// The number of threads is outside 1 to [`THREADS_MAX`].
     Threads(usize),
     /// More threads may run than exist.
@@ -47,7 +47,7 @@ pub enum StartError {
     Spawn(std::io::Error),
 }
 
-impl fmt::Display for StartError {
+impl fmt::Display for ExecutorStartError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Threads(asked) => write!(f, "a pool has 1 to {THREADS_MAX} threads, not {asked}"),
@@ -59,11 +59,11 @@ impl fmt::Display for StartError {
     }
 }
 
-impl std::error::Error for StartError {}
+impl std::error::Error for ExecutorStartError {}
 
 /// Rejects a number of threads that is out of bounds.
-pub(crate) fn check_threads(threads: usize) -> Result<(), StartError> {
-    if (1..=THREADS_MAX).contains(&threads) { Ok(()) } else { Err(StartError::Threads(threads)) }
+pub(crate) fn check_threads(threads: usize) -> Result<(), ExecutorStartError> {
+    if (1..=THREADS_MAX).contains(&threads) { Ok(()) } else { Err(ExecutorStartError::Threads(threads)) }
 }
 
 /// Result of a drain.

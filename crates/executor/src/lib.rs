@@ -7,7 +7,7 @@
 //! | [`Inline`] | the submitter's | the submitter |
 //! | [`ThreadPerTask`] | one for each task, up to a limit (a semaphore) | its thread |
 //! | [`Waves`] | one for each task; all tasks of a wave end before the next wave starts | its thread, and the next wave |
-//! | [`Pool`] | fixed | one of the pool's threads |
+//! | [`ThreadPool`] | fixed | one of the pool's threads |
 //! | [`IoAwarePool`] | fixed, few of them run at a time | a thread, but not the permit to run |
 //! | [`WorkStealing`] | fixed, each with a deque | one of the pool's threads |
 //! | [`EventLoops`] | one for each loop | a timer |
@@ -46,15 +46,15 @@ mod two_lines;
 
 pub use back_pressure::Refused;
 pub use blocking::blocking;
-pub use coroutine::{BoxCoroutine, Coroutine, Job, Progress, once, run_to_end};
-pub use executor::{Drained, Executor, StartError, THREADS_MAX};
-pub use metrics::Metrics;
+pub use coroutine::{BoxCoroutine, Coroutine, CoroutineProgress, Job, once, run_to_end};
+pub use executor::{Drained, Executor, ExecutorStartError, THREADS_MAX};
+pub use metrics::ExecutorMetrics;
 pub use model::Model;
 pub use models::event_loop::{EventLoopSettings, EventLoops};
 pub use models::hybrid::Hybrid;
 pub use models::inline::Inline;
 pub use models::io_aware::{IoAwarePool, IoAwareSettings};
-pub use models::pool::{Pool, Settings};
+pub use models::pool::{PoolSettings, ThreadPool};
 pub use models::thread_per_task::{TASK_THREADS_MAX, ThreadPerTask};
 pub use models::waves::Waves;
 pub use models::work_stealing::WorkStealing;

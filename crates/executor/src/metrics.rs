@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 /// A snapshot of an executor's counters. Each is exact; together they describe a single moment only if nothing
 /// runs. Event loops count ended tasks in batches, at the latest at the end of a turn.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Metrics {
+pub struct ExecutorMetrics {
     /// Tasks that were taken and have not begun.
     pub queued: u64,
     /// Tasks that have begun and not ended, except blocked ones.
@@ -170,16 +170,16 @@ impl Counters {
     }
 
     /// The metrics of a model in which `inside` tasks were taken and have not ended.
-    pub(crate) fn read_inside(&self, inside: usize) -> Metrics {
+    pub(crate) fn read_inside(&self, inside: usize) -> ExecutorMetrics {
         let begun = self.begun();
         self.read(inside.saturating_sub(begun), begun, &Tally::default())
     }
 
     /// The metrics, given the numbers of a queue and its own counts. `begun` includes blocked tasks.
-    pub(crate) fn read(&self, queued: usize, begun: usize, tally: &Tally) -> Metrics {
+    pub(crate) fn read(&self, queued: usize, begun: usize, tally: &Tally) -> ExecutorMetrics {
         let nanoseconds = |counter: &AtomicU64, more: u64| Duration::from_nanos(counter.load(Ordering::Relaxed) + more);
         let blocked = self.blocked.load(Ordering::Relaxed);
-        Metrics {
+        ExecutorMetrics {
             queued: queued as u64,
             running: (begun as u64).saturating_sub(blocked),
             blocked,

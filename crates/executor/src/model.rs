@@ -1,11 +1,11 @@
 //! Models by name: the syntax of configuration and command line, and the executor that each name stands for.
 
-use crate::executor::{Executor, StartError};
+use crate::executor::{Executor, ExecutorStartError};
 use crate::models::event_loop::{EventLoopSettings, EventLoops};
 use crate::models::hybrid::Hybrid;
 use crate::models::inline::Inline;
 use crate::models::io_aware::{IoAwarePool, IoAwareSettings};
-use crate::models::pool::{Pool, Settings};
+use crate::models::pool::{PoolSettings, ThreadPool};
 use crate::models::thread_per_task::{TASK_THREADS_MAX, ThreadPerTask};
 use crate::models::waves::Waves;
 use crate::models::work_stealing::WorkStealing;
@@ -35,7 +35,7 @@ pub enum Model {
         /// Number of threads in a wave.
         size: usize,
     },
-    /// [`Pool`].
+    /// [`ThreadPool`].
     Pool {
         /// Threads.
         threads: usize,
@@ -108,14 +108,14 @@ impl Model {
 
     /// Starts the executor. `name` is its name in the log and in its threads' names. If the model has a queue, at most
     /// `queue_max` tasks wait; in event loops this bound includes suspended tasks.
-    pub fn start(self, name: &str, queue_max: usize) -> Result<Box<dyn Executor>, StartError> {
+    pub fn start(self, name: &str, queue_max: usize) -> Result<Box<dyn Executor>, ExecutorStartError> {
         let name = name.to_owned();
         Ok(match self {
             Self::Inline => Box::new(Inline::new(name)),
             Self::ThreadPerTask => Box::new(ThreadPerTask::new(name, TASK_THREADS_MAX)),
             Self::Semaphore { places } => Box::new(ThreadPerTask::new(name, places)),
             Self::Waves { size } => Box::new(Waves::new(name, size)),
-            Self::Pool { threads } => Box::new(Pool::new(Settings { threads, queue_max, name })?),
+            Self::Pool { threads } => Box::new(ThreadPool::new(PoolSettings { threads, queue_max, name })?),
             Self::IoAware { threads, running_max } => {
                 Box::new(IoAwarePool::new(IoAwareSettings { threads, running_max, queue_max, name })?)
             }
@@ -187,6 +187,6 @@ mod tests {
     #[test]
     fn more_running_threads_than_threads_are_refused() {
         let started = Model::IoAware { threads: 2, running_max: 3 }.start("test", 1);
-        assert!(matches!(started.err(), Some(StartError::Running { running: 3, threads: 2 })));
+        assert!(matches!(started.err(), Some(ExecutorStartError::Running { running: 3, threads: 2 })));
     }
 }

@@ -6,8 +6,8 @@
 use crate::back_pressure::Refused;
 use crate::containment::drop_contained;
 use crate::coroutine::{Job, once};
-use crate::executor::{Drained, Executor, StartError};
-use crate::metrics::Metrics;
+use crate::executor::{Drained, Executor, ExecutorStartError};
+use crate::metrics::ExecutorMetrics;
 use crate::model::Model;
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -71,7 +71,7 @@ impl Waiting {
 impl TwoLines {
     /// Starts an executor of this model behind two lines, each with its largest number of waiting jobs. The name is the executor's in
     /// the log and in the names of its threads. The model must have a queue; [`Model::Inline`] would run a turn before its job is there.
-    pub fn start(model: Model, name: &str, limits: [usize; 2]) -> Result<TwoLines, StartError> {
+    pub fn start(model: Model, name: &str, limits: [usize; 2]) -> Result<TwoLines, ExecutorStartError> {
         debug_assert!(model != Model::Inline, "the submitter would wait for itself");
         let executor = model.start(name, limits[0].saturating_add(limits[1]))?;
         Ok(TwoLines { executor, waiting: Arc::new(Waiting { limits, state: Mutex::default() }) })
@@ -111,10 +111,10 @@ impl TwoLines {
     }
 
     /// The current counters.
-    pub fn metrics(&self) -> Metrics {
+    pub fn metrics(&self) -> ExecutorMetrics {
         let refused = self.waiting.lock().refused;
         let metrics = self.executor.metrics();
-        Metrics { refused: metrics.refused + refused, ..metrics }
+        ExecutorMetrics { refused: metrics.refused + refused, ..metrics }
     }
 }
 

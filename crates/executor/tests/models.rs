@@ -1,7 +1,9 @@
 //! The guarantees of every model, one by one, and the differences between models. Tasks are held at gates; no time
 //! is asserted.
 
-use executor::{BoxCoroutine, Coroutine, Drained, Executor, Metrics, Model, Progress, Refused, blocking, once};
+use executor::{
+    BoxCoroutine, Coroutine, CoroutineProgress, Drained, Executor, ExecutorMetrics, Model, Refused, blocking, once,
+};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
@@ -38,14 +40,14 @@ fn receive<T>(from: &Receiver<T>) -> T {
 
 /// A task that goes through these steps and is then counted.
 struct Steps {
-    steps: Vec<Progress>,
+    steps: Vec<CoroutineProgress>,
     ended: Arc<AtomicUsize>,
 }
 
 impl Coroutine for Steps {
-    fn resume(&mut self) -> Progress {
-        let step = self.steps.pop().unwrap_or(Progress::Done);
-        if step == Progress::Done {
+    fn resume(&mut self) -> CoroutineProgress {
+        let step = self.steps.pop().unwrap_or(CoroutineProgress::Done);
+        if step == CoroutineProgress::Done {
             self.ended.fetch_add(1, Ordering::Relaxed);
         }
         step
@@ -77,7 +79,7 @@ impl Gate {
     }
 }
 
-fn numbers(metrics: &Metrics) -> [u64; 3] {
+fn numbers(metrics: &ExecutorMetrics) -> [u64; 3] {
     [metrics.queued, metrics.running, metrics.blocked]
 }
 
@@ -87,8 +89,8 @@ fn every_task_runs_once_whatever_it_waits_for() {
         let (executor, ended) = (start(name, 16), Arc::new(AtomicUsize::new(0)));
         for number in 0..300 {
             let steps = match number % 5 {
-                0 => vec![Progress::Wait(Duration::from_micros(200)), Progress::Yield],
-                1 => vec![Progress::Yield, Progress::Wait(Duration::ZERO), Progress::Yield],
+                0 => vec![CoroutineProgress::Wait(Duration::from_micros(200)), CoroutineProgress::Yield],
+                1 => vec![CoroutineProgress::Yield, CoroutineProgress::Wait(Duration::ZERO), CoroutineProgress::Yield],
                 _ => vec![],
             };
             executor.submit(Box::new(Steps { steps, ended: Arc::clone(&ended) })).unwrap();
@@ -339,20 +341,20 @@ fn no_more_threads_run_at_a_time_than_an_io_aware_pool_permits() {
 /// A task that records its name each time it is resumed.
 struct Noted {
     name: char,
-    steps: Vec<Progress>,
+    steps: Vec<CoroutineProgress>,
     notes: Arc<Mutex<String>>,
 }
 
 impl Coroutine for Noted {
-    fn resume(&mut self) -> Progress {
+    fn resume(&mut self) -> CoroutineProgress {
         self.notes.lock().unwrap().push(self.name);
-        self.steps.pop().unwrap_or(Progress::Done)
+        self.steps.pop().unwrap_or(CoroutineProgress::Done)
     }
 }
 
 /// Runs tasks on one held loop, so that all are queued before the first is resumed; returns the order of
 /// resumptions.
-fn order(name: &str, tasks: &[(char, &[Progress])]) -> String {
+fn order(name: &str, tasks: &[(char, &[CoroutineProgress])]) -> String {
     let executor = start(name, 16);
     let (gate, notes) = (Gate::hold(&*executor), Arc::new(Mutex::new(String::new())));
     for (name, steps) in tasks {
@@ -367,9 +369,16 @@ fn order(name: &str, tasks: &[(char, &[Progress])]) -> String {
 
 #[test]
 fn a_task_that_yields_goes_behind_the_others_and_one_that_waits_holds_nobody_up() {
-    let wait = |ms| Progress::Wait(Duration::from_millis(ms));
+    let wait = |ms| CoroutineProgress::Wait(Duration::from_millis(ms));
     for name in ["event-loop:1", "hybrid:1/4"] {
-        let yields = order(name, &[('a', &[Progress::Yield, Progress::Yield]), ('b', &[Progress::Yield]), ('c', &[])]);
+        let yields = order(
+            name,
+            &[
+                ('a', &[CoroutineProgress::Yield, CoroutineProgress::Yield]),
+                ('b', &[CoroutineProgress::Yield]),
+                ('c', &[]),
+            ],
+        );
         assert_eq!(yields, "abcaba", "{name}");
         let waits = order(name, &[('a', &[wait(300)]), ('b', &[wait(1)]), ('c', &[])]);
         assert_eq!(waits, "abcba", "{name}");
@@ -382,7 +391,7 @@ fn a_task_that_yields_goes_behind_the_others_and_one_that_waits_holds_nobody_up(
 fn a_thousand_suspended_tasks_need_one_thread() {
     let (executor, ended) = (start("event-loop:1", 1000), Arc::new(AtomicUsize::new(0)));
     for _ in 0..1000 {
-        let steps = vec![Progress::Wait(Duration::from_millis(20))];
+        let steps = vec![CoroutineProgress::Wait(Duration::from_millis(20))];
         executor.submit(Box::new(Steps { steps, ended: Arc::clone(&ended) })).unwrap();
     }
     assert_eq!(executor.drain(soon()), Drained::Finished);
@@ -393,7 +402,7 @@ fn a_thousand_suspended_tasks_need_one_thread() {
 fn suspended_tasks_are_dropped_past_the_deadline_of_a_drain() {
     let executor = start("event-loop:1", 8);
     let ended = Arc::new(AtomicUsize::new(0));
-    let steps = vec![Progress::Wait(Duration::from_secs(3600))];
+    let steps = vec![CoroutineProgress::Wait(Duration::from_secs(3600))];
     executor.submit(Box::new(Steps { steps, ended: Arc::clone(&ended) })).unwrap();
     while executor.metrics().blocked == 0 {
         std::thread::yield_now();

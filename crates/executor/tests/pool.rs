@@ -1,12 +1,12 @@
 //! The pool's guarantees, one by one. Jobs are held at a gate, so no test depends on time.
 
-use executor::{Drained, Job, Pool, Refused, Settings, StartError, THREADS_MAX};
+use executor::{Drained, ExecutorStartError, Job, PoolSettings, Refused, THREADS_MAX, ThreadPool};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-fn pool(threads: usize, queue_max: usize) -> Pool {
-    Pool::new(Settings { threads, queue_max, name: "test".to_owned() }).unwrap()
+fn pool(threads: usize, queue_max: usize) -> ThreadPool {
+    ThreadPool::new(PoolSettings { threads, queue_max, name: "test".to_owned() }).unwrap()
 }
 
 fn soon() -> Instant {
@@ -31,7 +31,7 @@ impl Gate {
     }
 
     /// Occupies one thread of `pool`.
-    fn hold(pool: &Pool) -> Self {
+    fn hold(pool: &ThreadPool) -> Self {
         let (gate, job) = Self::job();
         pool.try_submit(job).unwrap();
         gate.started.recv_timeout(Duration::from_secs(20)).unwrap();
@@ -179,8 +179,8 @@ fn a_job_may_own_the_last_handle_of_its_pool() {
 #[test]
 fn a_number_of_threads_out_of_bounds_is_refused() {
     for threads in [0, THREADS_MAX + 1] {
-        let refused = Pool::new(Settings { threads, queue_max: 1, name: "test".to_owned() }).err();
-        assert!(matches!(refused, Some(StartError::Threads(asked)) if asked == threads));
+        let refused = ThreadPool::new(PoolSettings { threads, queue_max: 1, name: "test".to_owned() }).err();
+        assert!(matches!(refused, Some(ExecutorStartError::Threads(asked)) if asked == threads));
     }
 }
 

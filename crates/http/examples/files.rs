@@ -15,7 +15,10 @@ use std::fs::File;
 use std::io::Write;
 use std::sync::Arc;
 
-use http::{FileCache, FileMiss, FileRange, Files, Part, Piece, Reply, Request, Server, Service, Settings, Status};
+use http::{
+    BodyPart, FileCache, FileMiss, FileRange, Files, HttpRequest, HttpServer, HttpSettings, Piece, Reply, Service,
+    Status,
+};
 
 const BYTES_MAX: usize = 64 << 20;
 const CACHE_BYTES: usize = 32 << 20;
@@ -39,7 +42,7 @@ impl Service for Folder {
         Local { cache: FileCache::new(lp, CACHE_BYTES), shared: Arc::from([]) }
     }
 
-    fn call(&self, local: &mut Local, request: &Request<'_>, reply: Reply<'_>) {
+    fn call(&self, local: &mut Local, request: &HttpRequest<'_>, reply: Reply<'_>) {
         let path = request.path().trim_start_matches('/');
         if let Some((way, bytes)) = path.strip_prefix("_/").and_then(|rest| rest.split_once('/')) {
             let bytes = bytes.parse::<usize>().unwrap_or(0).min(BYTES_MAX);
@@ -71,7 +74,7 @@ impl Folder {
                 reply.send_parts(
                     status,
                     media,
-                    [Part::Copied(b"before "), Part::Static(body), Part::Copied(b" after")],
+                    [BodyPart::Copied(b"before "), BodyPart::Static(body), BodyPart::Copied(b" after")],
                 );
             }
             "joined" => {
@@ -93,8 +96,9 @@ fn main() -> std::io::Result<()> {
     std::fs::remove_file(&path)?;
     file.write_all(memory)?;
     let service = Folder { files: Files::folder(folder)?.index(true), memory, file: Arc::new(file) };
-    let mut reactor = reactor::Reactor::new(reactor::Settings { loops: 1, ..reactor::Settings::default() })?;
+    let mut reactor =
+        reactor::Reactor::new(reactor::ReactorSettings { loops: 1, ..reactor::ReactorSettings::default() })?;
     let address = address.parse().map_err(std::io::Error::other)?;
-    println!("http://{}", reactor.listen(address, Arc::new(Server::new(service, Settings::default())))?);
+    println!("http://{}", reactor.listen(address, Arc::new(HttpServer::new(service, HttpSettings::default())))?);
     reactor.start()?.join()
 }

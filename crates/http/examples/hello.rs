@@ -3,7 +3,7 @@
 
 use std::{sync::Arc, thread, time::Duration};
 
-use http::{BodySource, More, Reply, Request, Server, Service, Settings, Status};
+use http::{BodySource, HttpRequest, HttpServer, HttpSettings, More, Reply, Service, Status};
 
 struct Hello;
 
@@ -12,7 +12,7 @@ impl Service for Hello {
 
     fn local(&self, _: &reactor::Loop) {}
 
-    fn call(&self, _: &mut (), request: &Request<'_>, reply: Reply<'_>) {
+    fn call(&self, _: &mut (), request: &HttpRequest<'_>, reply: Reply<'_>) {
         match request.path() {
             "/" => reply.send(Status(200), "text/plain", b"hello\n"),
             "/late" => {
@@ -39,8 +39,8 @@ impl BodySource for Countdown {
 }
 
 fn main() -> std::io::Result<()> {
-    let mut reactor = reactor::Reactor::new(reactor::Settings::default())?;
+    let mut reactor = reactor::Reactor::new(reactor::ReactorSettings::default())?;
     let address = "127.0.0.1:8080".parse().map_err(std::io::Error::other)?;
-    println!("http://{}", reactor.listen(address, Arc::new(Server::new(Hello, Settings::default())))?);
+    println!("http://{}", reactor.listen(address, Arc::new(HttpServer::new(Hello, HttpSettings::default())))?);
     reactor.start()?.join()
 }

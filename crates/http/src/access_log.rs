@@ -17,7 +17,7 @@ use jiff::Timestamp;
 
 use crate::method::Method;
 use crate::queued_writer::QueuedWriter;
-use crate::request::Request;
+use crate::request::HttpRequest;
 use crate::status::Status;
 
 /// Destination of the lines.
@@ -39,7 +39,7 @@ pub(crate) struct Entry {
 }
 
 impl Entry {
-    pub(crate) fn new(request: &Request<'_>) -> Self {
+    pub(crate) fn new(request: &HttpRequest<'_>) -> Self {
         let (head, peer) = (&request.head, request.peer);
         let client = Some(request.client()).filter(|&client| client != peer.ip());
         let mark = if head.query.is_empty() { "" } else { "?" };

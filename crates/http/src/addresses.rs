@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::limits::Limits;
+use crate::limits::ClientLimits;
 
 #[derive(Debug, Default)]
 struct Open {
@@ -22,7 +22,7 @@ pub(crate) struct Addresses {
 
 impl Addresses {
     /// Admits a connection unless a limit is reached. The connection counts until the admission is dropped.
-    pub(crate) fn admit(self: &Arc<Self>, address: IpAddr, limits: &Limits) -> Option<Admission> {
+    pub(crate) fn admit(self: &Arc<Self>, address: IpAddr, limits: &ClientLimits) -> Option<Admission> {
         let mut open = self.lock();
         if open.all >= limits.connections_max {
             return None;
@@ -67,7 +67,7 @@ mod tests {
 
     #[test]
     fn an_address_and_the_whole_have_limits_and_get_their_places_back() {
-        let limits = Limits { connections_max: 3, connections_per_address_max: 2, ..Limits::default() };
+        let limits = ClientLimits { connections_max: 3, connections_per_address_max: 2, ..ClientLimits::default() };
         let addresses = Arc::new(Addresses::default());
         let [a, b] = [IpAddr::from([127, 0, 0, 1]), IpAddr::from([127, 0, 0, 2])];
         let first = addresses.admit(a, &limits);

@@ -49,16 +49,16 @@ pub(crate) enum Length {
 
 /// Header fields of the application. In a prepared head they follow the length.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Fields<'f> {
+pub(crate) struct HeaderFields<'f> {
     /// Whole lines.
     pub(crate) lines: &'f [u8],
     /// The entity tag, if it is a number and not among the lines.
     pub(crate) tag: Option<u64>,
 }
 
-impl<'f> Fields<'f> {
-    pub(crate) fn of(lines: &'f [u8]) -> Fields<'f> {
-        Fields { lines, tag: None }
+impl<'f> HeaderFields<'f> {
+    pub(crate) fn of(lines: &'f [u8]) -> HeaderFields<'f> {
+        HeaderFields { lines, tag: None }
     }
 
     fn bytes_max(self) -> usize {
@@ -143,7 +143,7 @@ impl Composer {
         shape: Shape,
         status: Status,
         content_type: &str,
-        fields: Fields<'_>,
+        fields: HeaderFields<'_>,
         length: Length,
     ) {
         if let Some((bytes, copied)) = length.known()
@@ -171,7 +171,7 @@ impl Composer {
         shape: Shape,
         status: Status,
         content_type: &str,
-        fields: Fields<'_>,
+        fields: HeaderFields<'_>,
         length: Length,
     ) {
         append_status_line(out, status);
@@ -311,7 +311,14 @@ mod tests {
     #[track_caller]
     fn check(shape: Shape, status: u16, content_type: &str, fields: &str, length: Length, expected: &str) {
         let mut out = b"before ".to_vec();
-        Composer::new(false).head(&mut out, shape, Status(status), content_type, Fields::of(fields.as_bytes()), length);
+        Composer::new(false).head(
+            &mut out,
+            shape,
+            Status(status),
+            content_type,
+            HeaderFields::of(fields.as_bytes()),
+            length,
+        );
         assert_eq!(String::from_utf8(out).unwrap(), format!("before {expected}"));
     }
 
@@ -320,13 +327,13 @@ mod tests {
         let composer = Composer::new(true);
         for bytes in [0, 1, 9, 10, 12, 99, 100, 101, 999, 1000, 54_321, 99_999, 100_000, 999_999, 1_000_000, 1 << 30] {
             let (mut fast, mut slow) = (b"before".to_vec(), b"before".to_vec());
-            composer.head(&mut fast, PLAIN, Status(200), JSON, Fields::default(), Length::Known(bytes));
-            composer.any_head(&mut slow, PLAIN, Status(200), JSON, Fields::default(), Length::Known(bytes));
+            composer.head(&mut fast, PLAIN, Status(200), JSON, HeaderFields::default(), Length::Known(bytes));
+            composer.any_head(&mut slow, PLAIN, Status(200), JSON, HeaderFields::default(), Length::Known(bytes));
             let (fast, slow) = (String::from_utf8(fast).unwrap(), String::from_utf8(slow).unwrap());
             assert_eq!(fast, slow);
             assert!(fast.contains("\r\nDate: ") && fast.contains(&format!("Content-Length: {bytes}\r\n")));
             // With fields the lines are the same in another order.
-            let fields = Fields { lines: b"A: b\r\n", tag: Some(7) };
+            let fields = HeaderFields { lines: b"A: b\r\n", tag: Some(7) };
             let (mut fast, mut slow) = (b"before".to_vec(), b"before".to_vec());
             composer.head(&mut fast, PLAIN, Status(200), JSON, fields, Length::Known(bytes));
             composer.any_head(&mut slow, PLAIN, Status(200), JSON, fields, Length::Known(bytes));

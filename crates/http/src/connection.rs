@@ -19,11 +19,11 @@ mod unread_body;
 use std::net::SocketAddr;
 use std::rc::Rc;
 
-use reactor::{Closed, ConnectionId, Io, Message, Part, Protocol};
+use reactor::{Closed, ConnectionId, Io, MemoryPart, Message, Protocol};
 
 use crate::addresses::Admission;
 use crate::body::More;
-use crate::composer::{Fields, JSON, Length, Shape, checked, has_body};
+use crate::composer::{HeaderFields, JSON, Length, Shape, checked, has_body};
 use crate::crowd::Leave;
 use crate::deadline::{DeadlineClock, Wait};
 use crate::head::{Framing, Head};
@@ -33,7 +33,7 @@ use crate::part::{self, Splices};
 use crate::plain;
 use crate::reader::{RequestReader, Step};
 use crate::refusal::Refusal;
-use crate::request::Request;
+use crate::request::HttpRequest;
 use crate::ring::{Held, Ring};
 use crate::serve::{self, Served};
 use crate::service::Service;
@@ -166,7 +166,7 @@ impl<S: Service> Connection<S> {
         let mut seen = worker.seen.borrow_mut();
         let in_pieces = |head: &Head<'_>| {
             let trusted = &worker.settings.trusted_proxies;
-            let request = Request::new(head, (&[], true), self.peer, trusted);
+            let request = HttpRequest::new(head, (&[], true), self.peer, trusted);
             shared.service.takes_pieces(&mut shared.local.borrow_mut(), &request)
         };
         let step = reader.next(input, &worker.settings.limits, &mut seen, in_pieces, || worker.take_gathering());
@@ -194,7 +194,7 @@ impl<S: Service> Connection<S> {
                     head_only: head.method == Method::Head,
                 };
                 let trusted = &worker.settings.trusted_proxies;
-                let request = Request::new(head, (body, false), self.peer, trusted);
+                let request = HttpRequest::new(head, (body, false), self.peer, trusted);
                 let ticket = Ticket { connection: self.id, sequence: ring.next_sequence(), client: request.client() };
                 let before = out.len();
                 let served = serve::serve(shared, ring, ticket, &request, shape, out);
@@ -608,11 +608,11 @@ impl<S: Service> Protocol for Connection<S> {
     }
 
     /// Closes the connection with an error reply if the client can still get one, otherwise without.
-    fn hoards(&mut self, part: Part, io: &mut Io<'_>) {
+    fn hoards(&mut self, part: MemoryPart, io: &mut Io<'_>) {
         self.worker().tick();
-        if part == Part::Arriving && self.reader.in_body() {
+        if part == MemoryPart::Arriving && self.reader.in_body() {
             self.refuse(io, Refusal::TooManyBodies);
-        } else if part == Part::Buffers && io.unsent() == 0 && self.ring.is_empty() && !self.finished {
+        } else if part == MemoryPart::Buffers && io.unsent() == 0 && self.ring.is_empty() && !self.finished {
             io.consume(io.input().len());
             self.refuse(io, Refusal::NoBuffers);
         } else {
@@ -655,7 +655,14 @@ fn pump(head: &mut Vec<u8>, stream: &mut Stream, io: &mut Io<'_>) -> (More, usiz
 
 fn compose_answer_head(worker: &Worker, out: &mut Vec<u8>, shape: Shape, answer: &Answer, length: Length) {
     let content_type = if answer.json { JSON } else { "" };
-    worker.composer.borrow().head(out, shape, checked(answer.status), content_type, Fields::of(&answer.fields), length);
+    worker.composer.borrow().head(
+        out,
+        shape,
+        checked(answer.status),
+        content_type,
+        HeaderFields::of(&answer.fields),
+        length,
+    );
 }
 
 /// Appends a late reply; returns the pieces that go between its bytes.
@@ -681,7 +688,7 @@ mod tests {
     impl Service for Nothing {
         type Local = ();
         fn local(&self, _: &reactor::Loop) {}
-        fn call(&self, (): &mut (), _: &Request<'_>, _: crate::Reply<'_>) {}
+        fn call(&self, (): &mut (), _: &HttpRequest<'_>, _: crate::Reply<'_>) {}
     }
 
     /// An idle connection may cost 2 KB of process memory, including the reactor's part.

@@ -1,13 +1,13 @@
 //! Entry points for fuzzing: the parsers behind a connection, as functions of bytes. Not part of the API.
 
 use crate::chunked::Chunked;
-use crate::limits::Limits;
+use crate::limits::ClientLimits;
 use crate::plain;
 use crate::reader::{RequestReader, Step};
 
 /// Result of parsing a connection's bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Seen {
+pub enum ParseResult {
     /// A complete request.
     Request {
         /// Method's name.
@@ -30,8 +30,8 @@ pub enum Seen {
 /// Parses a connection's bytes in reads of the given sizes, repeated. Ends at the end of the bytes, or at a refusal.
 ///
 /// Each size is at least 1.
-pub fn read_requests(stream: &[u8], reads: &[usize], limits: &Limits) -> Vec<Seen> {
-    let (mut reader, mut seen, mut plain) = (RequestReader::default(), Vec::new(), plain::Seen::default());
+pub fn read_requests(stream: &[u8], reads: &[usize], limits: &ClientLimits) -> Vec<ParseResult> {
+    let (mut reader, mut seen, mut plain) = (RequestReader::default(), Vec::new(), plain::SeenHead::default());
     let (mut start, mut end) = (0, 0);
     let mut reads = reads.iter().cycle();
     loop {
@@ -39,12 +39,12 @@ pub fn read_requests(stream: &[u8], reads: &[usize], limits: &Limits) -> Vec<See
             Step::Request { head, body, consumed } => {
                 let (path, query) = (head.path.to_owned(), head.query.to_owned());
                 let (method, persistent) = (head.method.name(), head.persistent);
-                seen.push(Seen::Request { method, path, query, body: body.to_vec(), persistent });
+                seen.push(ParseResult::Request { method, path, query, body: body.to_vec(), persistent });
                 start += consumed;
                 reader.done();
             }
             Step::Refused(refusal) => {
-                seen.push(Seen::Refused(refusal.status_and_detail().0.0));
+                seen.push(ParseResult::Refused(refusal.status_and_detail().0.0));
                 return seen;
             }
             // No service takes pieces here.
@@ -56,7 +56,7 @@ pub fn read_requests(stream: &[u8], reads: &[usize], limits: &Limits) -> Vec<See
             Step::More { consumed, say_continue } => {
                 start += consumed;
                 if say_continue {
-                    seen.push(Seen::Continue);
+                    seen.push(ParseResult::Continue);
                 }
             }
         }

@@ -11,7 +11,7 @@ use std::mem::MaybeUninit;
 use httparse::Header;
 
 use crate::chunked::is_token;
-use crate::limits::{FIELDS_MAX, Limits};
+use crate::limits::{ClientLimits, FIELDS_MAX};
 use crate::method::Method;
 use crate::refusal::Refusal;
 
@@ -115,7 +115,7 @@ pub(crate) struct Facts {
 
 /// Parses a head that [`crate::scan::HeadScan`] found complete. Not inlined, so that the fast path does not pay for its stack.
 #[inline(never)]
-pub(crate) fn parse<'i>(bytes: &'i [u8], limits: &Limits) -> Result<Head<'i>, Refusal> {
+pub(crate) fn parse<'i>(bytes: &'i [u8], limits: &ClientLimits) -> Result<Head<'i>, Refusal> {
     // Room for the slices of the fields: never fully initialised.
     let mut fields = [const { MaybeUninit::<Header<'i>>::uninit() }; FIELDS_MAX];
     let mut request = httparse::Request::new(&mut []);
@@ -392,7 +392,7 @@ mod tests {
 
     /// Path, query, keep-alive and framing of a head in one line.
     fn describe(head: &[u8]) -> Result<String, Refusal> {
-        let head = parse(head, &Limits::default())?;
+        let head = parse(head, &ClientLimits::default())?;
         let keep = if head.persistent { "keep" } else { "close" };
         Ok(format!("{} {}?{} {keep} {:?}", head.method.name(), head.path, head.query, head.framing))
     }
@@ -483,23 +483,23 @@ mod tests {
     #[test]
     fn field_lines_are_cut_where_they_are_asked_for() {
         let head = b"GET / HTTP/1.1\r\nHost: h\r\nA:b: c\r\nEmpty:\r\nB: \t x y \t \r\n\r\n";
-        let fields: Vec<_> = parse(head, &Limits::default()).unwrap().fields.iter().collect();
+        let fields: Vec<_> = parse(head, &ClientLimits::default()).unwrap().fields.iter().collect();
         let expected: [(&str, &[u8]); 4] = [("Host", b"h"), ("A", b"b: c"), ("Empty", b""), ("B", b"x y")];
         assert_eq!(fields, expected);
         let named =
-            |name: &str| -> Vec<&[u8]> { parse(head, &Limits::default()).unwrap().fields.named(name).collect() };
+            |name: &str| -> Vec<&[u8]> { parse(head, &ClientLimits::default()).unwrap().fields.named(name).collect() };
         assert_eq!(named("a"), [b"b: c"]);
         assert_eq!(named("EMPTY"), [b""]);
         for name in ["Hos", "Hosts", "", "x", &"B".repeat(100)] {
             assert!(named(name).is_empty(), "{name}");
         }
-        assert_eq!(parse(b"GET / HTTP/1.0\r\n\r\n", &Limits::default()).unwrap().fields.iter().count(), 0);
+        assert_eq!(parse(b"GET / HTTP/1.0\r\n\r\n", &ClientLimits::default()).unwrap().fields.iter().count(), 0);
     }
 
     #[test]
     fn values_of_a_name_are_read_from_either_end() {
         let head = b"GET / HTTP/1.1\r\nHost: h\r\nA: 1\r\nAb: 2\r\na:3\r\nB: 4\r\nA: \r\n\r\n";
-        let fields = parse(head, &Limits::default()).unwrap().fields;
+        let fields = parse(head, &ClientLimits::default()).unwrap().fields;
         for (name, expected) in [("a", vec!["1", "3", ""]), ("HOST", vec!["h"]), ("b", vec!["4"]), ("c", vec![])] {
             let mut values: Vec<_> = fields.named_from_last(name).collect();
             values.reverse();
@@ -517,9 +517,9 @@ mod tests {
 
     #[test]
     fn targets_and_fields_have_limits() {
-        let target = "/".repeat(Limits::default().target_bytes_max + 1);
+        let target = "/".repeat(ClientLimits::default().target_bytes_max + 1);
         check(&format!("GET {target} HTTP/1.1\r\nHost: h"), Err(Refusal::TargetTooLong));
-        let fields = vec!["a: b"; Limits::default().fields_max].join("\r\n");
+        let fields = vec!["a: b"; ClientLimits::default().fields_max].join("\r\n");
         check_fields(&fields, Err(Refusal::TooManyFields));
     }
 

@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use crate::body::BodySource;
 use crate::composer::{JSON, append_content_type, append_field, append_lines, append_numbered_tag};
 use crate::field_block::FieldBlock;
-use crate::part::{self, Part, Splices};
+use crate::part::{self, BodyPart, Splices};
 use crate::presence::Presence;
 use crate::status::Status;
 
@@ -142,7 +142,7 @@ impl LateReply {
     /// Sends a body given in parts, as [`crate::Reply::send_parts`]: small and borrowed ones are copied now.
     pub fn send_parts<'p, I>(mut self, status: Status, content_type: &str, parts: I)
     where
-        I: IntoIterator<Item = Part<'p>, IntoIter: Clone>,
+        I: IntoIterator<Item = BodyPart<'p>, IntoIter: Clone>,
     {
         let parts = parts.into_iter();
         let (mut body, mut pieces) = (Vec::with_capacity(part::measure(parts.clone()).1), Splices::new());

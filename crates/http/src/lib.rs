@@ -1,6 +1,6 @@
 //! HTTP/1.1 server on the reactor.
 //!
-//! An application implements [`Service`], gives it to a [`Server`], and the server's listener to the reactor. Which
+//! An application implements [`Service`], gives it to an [`HttpServer`], and the server's listener to the reactor. Which
 //! file holds what:
 //!
 //! | subject | file |
@@ -15,8 +15,8 @@
 //! | for applications | `query`, `cookies`, `forms`, `forwarded` (client behind proxies), `router`, `files` (static files), `queued_writer`, `access_log` |
 //!
 //! What holds everywhere: replies leave in the order of the requests; a request that two servers could interpret in two ways is
-//! rejected and its connection closed; no byte from a client causes a panic; every buffer has a limit in [`Limits`] or a named
-//! constant beside it.
+//! rejected and its connection closed; no byte from a client causes a panic; every buffer has a limit in [`ClientLimits`] or a
+//! named constant beside it.
 
 mod access_log;
 mod addresses;
@@ -72,20 +72,20 @@ pub use field_block::{FieldBlock, FieldBlockFault};
 pub use files::{FILE_BYTES_IN_MEMORY_MAX, FileCache, FileMiss, FileReply, Files, OPEN_FILES_MAX};
 pub use late::{Cutter, LateReply, Nudge};
 pub use latency::{BUCKETS, SERIES_BYTES, SERIES_MAX, Series, SeriesTotal};
-pub use limits::{Deadlines, Limits};
+pub use limits::{ClientLimits, Deadlines};
 pub use method::{Method, Order};
-pub use metrics::{Metrics, MetricsTotal};
-pub use part::{Part, UNCOPIED_BYTES_MIN};
-pub use presence::{Client, Presence};
+pub use metrics::{HttpMetrics, MetricsTotal};
+pub use part::{BodyPart, UNCOPIED_BYTES_MIN};
+pub use presence::{ClientState, Presence};
 pub use query::DecodeError;
 pub use queued_writer::{QueuedWriter, QueuedWriterThread};
 pub use reactor::{FileRange, Piece};
 pub use reply::Reply;
-pub use request::Request;
-pub use router::{Lookup, Params, RouteError, Router};
-pub use server::Server;
+pub use request::HttpRequest;
+pub use router::{Params, RouteError, RouteLookup, Router};
+pub use server::HttpServer;
 pub use service::Service;
-pub use settings::Settings;
+pub use settings::HttpSettings;
 pub use slow::{SlowLog, SlowRequest};
 pub use status::Status;
 pub use trusted_proxies::{ProxyEntryError, TrustedProxies};

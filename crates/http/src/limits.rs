@@ -8,7 +8,7 @@ pub(crate) const FIELDS_MAX: usize = 128;
 /// Limits of a client, and the status of a reply when one is exceeded. What all clients together may hold is limited by the
 /// reactor (`held_bytes_max`, `arriving_bytes_max` of its settings).
 #[derive(Clone, Debug)]
-pub struct Limits {
+pub struct ClientLimits {
     /// Bytes of a request head, from the method to the blank line: 431. The reactor's read buffer must hold as many.
     pub head_bytes_max: usize,
     /// Bytes of a request target: 414.
@@ -27,9 +27,9 @@ pub struct Limits {
     pub connections_max: usize,
 }
 
-impl Default for Limits {
+impl Default for ClientLimits {
     fn default() -> Self {
-        Limits {
+        ClientLimits {
             head_bytes_max: 16 << 10,
             target_bytes_max: 8 << 10,
             fields_max: 100,

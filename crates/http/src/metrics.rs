@@ -5,7 +5,7 @@ use crate::latency::Latencies;
 
 /// Counters of one loop.
 #[derive(Debug, Default)]
-pub struct Metrics {
+pub struct HttpMetrics {
     pub(crate) replies: [Counter; 4],
     pub(crate) refusals: Counter,
     pub(crate) panics: Counter,
@@ -21,7 +21,7 @@ pub struct Metrics {
     pub(crate) latencies: Latencies,
 }
 
-impl Metrics {
+impl HttpMetrics {
     #[inline]
     pub(crate) fn count_replies(&self, status: u16, replies: u64) {
         self.replies[usize::from((status / 100).clamp(2, 5)) - 2].add(replies);
@@ -65,7 +65,7 @@ pub struct MetricsTotal {
 
 impl MetricsTotal {
     /// Sums the counters of several loops.
-    pub fn of<'m>(loops: impl IntoIterator<Item = &'m Metrics>) -> Self {
+    pub fn of<'m>(loops: impl IntoIterator<Item = &'m HttpMetrics>) -> Self {
         let mut total = MetricsTotal::default();
         for metrics in loops {
             let [two, three, four, five] = &metrics.replies;

@@ -10,7 +10,7 @@ pub const UNCOPIED_BYTES_MIN: usize = 8 << 10;
 
 /// One part of a body: see [`crate::Reply::send_parts`].
 #[derive(Clone, Copy, Debug)]
-pub enum Part<'p> {
+pub enum BodyPart<'p> {
     /// Copied into the write queue.
     Copied(&'p [u8]),
     /// Never freed: not copied if it has at least [`UNCOPIED_BYTES_MIN`] bytes.
@@ -22,13 +22,13 @@ pub enum Part<'p> {
 /// Pieces that are not copied, each with the index of the byte before which it goes.
 pub(crate) type Splices = Vec<(usize, Piece)>;
 
-impl<'p> Part<'p> {
+impl<'p> BodyPart<'p> {
     /// Its bytes.
     pub fn bytes(&self) -> &'p [u8] {
         match self {
-            Part::Copied(bytes) => bytes,
-            Part::Static(bytes) => bytes,
-            Part::Shared(bytes) => bytes,
+            BodyPart::Copied(bytes) => bytes,
+            BodyPart::Static(bytes) => bytes,
+            BodyPart::Shared(bytes) => bytes,
         }
     }
 
@@ -36,19 +36,19 @@ impl<'p> Part<'p> {
     fn piece(&self) -> Option<Piece> {
         match self {
             _ if self.bytes().len() < UNCOPIED_BYTES_MIN => None,
-            Part::Copied(_) => None,
-            Part::Static(bytes) => Some(Piece::Static(bytes)),
-            Part::Shared(bytes) => Some(Piece::Shared(Arc::clone(bytes))),
+            BodyPart::Copied(_) => None,
+            BodyPart::Static(bytes) => Some(Piece::Static(bytes)),
+            BodyPart::Shared(bytes) => Some(Piece::Shared(Arc::clone(bytes))),
         }
     }
 
     fn is_copied(&self) -> bool {
-        matches!(self, Part::Copied(_)) || self.bytes().len() < UNCOPIED_BYTES_MIN
+        matches!(self, BodyPart::Copied(_)) || self.bytes().len() < UNCOPIED_BYTES_MIN
     }
 }
 
 /// Total number of bytes, and number of copied bytes.
-pub(crate) fn measure<'p>(parts: impl Iterator<Item = Part<'p>>) -> (u64, usize) {
+pub(crate) fn measure<'p>(parts: impl Iterator<Item = BodyPart<'p>>) -> (u64, usize) {
     parts.fold((0, 0), |(all, copied), part| {
         let bytes = part.bytes().len();
         (all + bytes as u64, copied + if part.is_copied() { bytes } else { 0 })
@@ -56,7 +56,7 @@ pub(crate) fn measure<'p>(parts: impl Iterator<Item = Part<'p>>) -> (u64, usize)
 }
 
 /// Appends the copied parts to `out`, and the others to `pieces`.
-pub(crate) fn append<'p>(parts: impl Iterator<Item = Part<'p>>, out: &mut Vec<u8>, pieces: &mut Splices) {
+pub(crate) fn append<'p>(parts: impl Iterator<Item = BodyPart<'p>>, out: &mut Vec<u8>, pieces: &mut Splices) {
     for part in parts {
         match part.piece() {
             Some(piece) => pieces.push((out.len(), piece)),

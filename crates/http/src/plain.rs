@@ -11,14 +11,14 @@
 //! So this file may accept less than the slow path, never more: what it accepts, the slow path accepts with the same meaning (the
 //! property test below).
 //!
-//! A loop's clients mostly send the same fields again and again. So the last field lines are cached ([`Seen`]), and equal bytes
-//! get the cached meaning: one comparison instead of a parse.
+//! A loop's clients mostly send the same fields again and again. So the last field lines are cached ([`SeenHead`]), and equal
+//! bytes get the cached meaning: one comparison instead of a parse.
 //!
 //! The fast path is tried once for a head, at its first read, so a head that arrives in pieces is not scanned again at each.
 
 use crate::chunked::is_token;
 use crate::head::{Facts, FieldLines, Framing, Head, Meaning, is_host_byte};
-use crate::limits::Limits;
+use crate::limits::ClientLimits;
 use crate::method::Method;
 use crate::visible::{Bytes, Target};
 
@@ -32,7 +32,7 @@ const GET: &[u8; 5] = b"GET /";
 
 /// The field lines of an earlier plain head without a body, on this loop, and their meaning.
 #[derive(Debug, Default)]
-pub(crate) struct Seen {
+pub(crate) struct SeenHead {
     /// With the blank line; empty: none yet.
     lines: Vec<u8>,
     persistent: bool,
@@ -40,7 +40,7 @@ pub(crate) struct Seen {
     misses: u32,
 }
 
-impl Seen {
+impl SeenHead {
     #[cold]
     fn note(&mut self, lines: &[u8], head: &Head<'_>) {
         self.misses = self.misses.wrapping_add(1);
@@ -57,7 +57,7 @@ impl Seen {
 /// The target of the GET at the input's front, and the input after its head, if that is empty or begins with another GET. The
 /// fields are not read: they are taken to be as long as the cached ones. For look-ahead only.
 #[inline]
-pub(crate) fn likely_target<'i>(input: &'i [u8], seen: &Seen) -> Option<(Target<'i>, &'i [u8])> {
+pub(crate) fn likely_target<'i>(input: &'i [u8], seen: &SeenHead) -> Option<(Target<'i>, &'i [u8])> {
     if !input.starts_with(GET) || seen.lines.is_empty() {
         return None;
     }
@@ -68,7 +68,7 @@ pub(crate) fn likely_target<'i>(input: &'i [u8], seen: &Seen) -> Option<(Target<
 
 /// Reads the plain head at the input's front, and returns it with its length. `limits` are the same at each call with one `seen`.
 #[inline]
-pub(crate) fn read<'i>(input: &'i [u8], limits: &Limits, seen: &mut Seen) -> Option<(Head<'i>, usize)> {
+pub(crate) fn read<'i>(input: &'i [u8], limits: &ClientLimits, seen: &mut SeenHead) -> Option<(Head<'i>, usize)> {
     let (method, target_at) = match input {
         [b'G', b'E', b'T', b' ', b'/', ..] => (Method::Get, 4),
         [b'P', b'O', b'S', b'T', b' ', b'/', ..] => (Method::Post, 5),
@@ -113,7 +113,7 @@ pub(crate) fn read<'i>(input: &'i [u8], limits: &Limits, seen: &mut Seen) -> Opt
 
 /// Reads field lines up to the blank line, and returns its position.
 #[inline(never)]
-fn read_fields<'i>(bytes: Bytes<'i>, mut at: usize, limits: &Limits) -> Option<(Meaning<'i>, usize)> {
+fn read_fields<'i>(bytes: Bytes<'i>, mut at: usize, limits: &ClientLimits) -> Option<(Meaning<'i>, usize)> {
     let mut meaning = Meaning::default();
     for _ in 0..=limits.fields_max {
         let line = bytes.all().get(at..)?;
@@ -167,8 +167,8 @@ mod tests {
         format!("{head_bytes} {:?} {:?}", Head { fields: FieldLines::checked(b""), ..*head }, fields)
     }
 
-    fn short(input: &[u8], limits: &Limits) -> Option<String> {
-        let mut seen = Seen::default();
+    fn short(input: &[u8], limits: &ClientLimits) -> Option<String> {
+        let mut seen = SeenHead::default();
         let first = read(input, limits, &mut seen).map(|(head, head_bytes)| describe(&head, head_bytes));
         // The second time its fields may be cached.
         let second = read(input, limits, &mut seen).map(|(head, head_bytes)| describe(&head, head_bytes));
@@ -176,7 +176,7 @@ mod tests {
         first
     }
 
-    fn long(input: &[u8], limits: &Limits) -> Option<String> {
+    fn long(input: &[u8], limits: &ClientLimits) -> Option<String> {
         let head_bytes = HeadScan::default().scan(input).ok()??;
         let head = head::parse(&input[..head_bytes], limits).ok()?;
         (head_bytes <= limits.head_bytes_max).then(|| describe(&head, head_bytes))
@@ -184,7 +184,7 @@ mod tests {
 
     #[track_caller]
     fn check(head: &str, plain: bool) {
-        let (limits, whole) = (Limits::default(), format!("{head}\r\n\r\n"));
+        let (limits, whole) = (ClientLimits::default(), format!("{head}\r\n\r\n"));
         let got = short(whole.as_bytes(), &limits);
         assert_eq!(got.is_some(), plain, "{head}");
         if plain {
@@ -213,7 +213,7 @@ mod tests {
             ("Accept: text/csv", true),
             ("Accept: application/json, */*", true),
         ] {
-            let (limits, mut seen) = (Limits::default(), Seen::default());
+            let (limits, mut seen) = (ClientLimits::default(), SeenHead::default());
             let whole = format!("GET / HTTP/1.1\r\nHost: h\r\n{field}\r\n\r\n");
             for _ in 0..2 {
                 let (head, _) = read(whole.as_bytes(), &limits, &mut seen).expect("a plain head");
@@ -240,7 +240,7 @@ mod tests {
 
     #[test]
     fn remembered_fields_are_those_of_equal_bytes_alone() {
-        let (limits, mut seen) = (Limits::default(), Seen::default());
+        let (limits, mut seen) = (ClientLimits::default(), SeenHead::default());
         let mut persistent = |fields: &str| {
             let whole = format!("GET /a HTTP/1.1\r\n{fields}\r\n\r\n");
             read(whole.as_bytes(), &limits, &mut seen).map(|(head, _)| (head.persistent, head.fields.iter().count()))
@@ -257,11 +257,11 @@ mod tests {
 
     #[test]
     fn fields_are_remembered_at_their_first_head_and_then_once_in_a_while() {
-        let mut seen = Seen::default();
+        let mut seen = SeenHead::default();
         let mut remembered_after = |fields: &str, heads: u32| {
             let whole = format!("GET /a HTTP/1.1\r\n{fields}\r\n\r\n");
             for _ in 0..heads {
-                assert!(read(whole.as_bytes(), &Limits::default(), &mut seen).is_some());
+                assert!(read(whole.as_bytes(), &ClientLimits::default(), &mut seen).is_some());
             }
             String::from_utf8(seen.lines.clone()).unwrap()
         };
@@ -276,10 +276,10 @@ mod tests {
 
     #[test]
     fn what_has_a_body_or_waits_for_a_word_is_not_remembered() {
-        let mut seen = Seen::default();
+        let mut seen = SeenHead::default();
         let whole = b"POST /a HTTP/1.1\r\nHost: h\r\nContent-Length: 3\r\n\r\n";
         for _ in 0..2 * MISSES_PER_CHANGE {
-            let (head, _) = read(whole, &Limits::default(), &mut seen).unwrap();
+            let (head, _) = read(whole, &ClientLimits::default(), &mut seen).unwrap();
             assert_eq!(head.framing, Framing::Length(3));
         }
         assert!(seen.lines.is_empty());
@@ -287,9 +287,9 @@ mod tests {
 
     #[test]
     fn targets_of_requests_with_the_remembered_fields_are_foreseen() {
-        let (limits, mut seen) = (Limits::default(), Seen::default());
+        let (limits, mut seen) = (ClientLimits::default(), SeenHead::default());
         let (one, other) = ("GET /a?b=1 HTTP/1.1\r\nHost: h\r\n\r\n", "GET /bc HTTP/1.1\r\nHost: h\r\n\r\n");
-        let foreseen = |input: &str, seen: &Seen| {
+        let foreseen = |input: &str, seen: &SeenHead| {
             let (mut rest, mut targets) = (input.as_bytes(), Vec::new());
             while let Some((Target { path, query, .. }, after)) = likely_target(rest, seen) {
                 targets.push(format!("{path}?{query}"));
@@ -308,11 +308,12 @@ mod tests {
     #[test]
     fn limits_are_left_to_the_long_way() {
         let whole = b"GET /abc HTTP/1.1\r\nHost: h\r\nA: b\r\n\r\n";
-        let exact = Limits { head_bytes_max: whole.len(), target_bytes_max: 4, fields_max: 2, ..Limits::default() };
+        let exact =
+            ClientLimits { head_bytes_max: whole.len(), target_bytes_max: 4, fields_max: 2, ..ClientLimits::default() };
         assert!(short(whole, &exact).is_some() && long(whole, &exact).is_some());
-        assert_eq!(short(whole, &Limits { head_bytes_max: whole.len() - 1, ..exact.clone() }), None);
-        assert_eq!(short(whole, &Limits { target_bytes_max: 3, ..exact.clone() }), None);
-        assert_eq!(short(whole, &Limits { fields_max: 1, ..exact }), None);
+        assert_eq!(short(whole, &ClientLimits { head_bytes_max: whole.len() - 1, ..exact.clone() }), None);
+        assert_eq!(short(whole, &ClientLimits { target_bytes_max: 3, ..exact.clone() }), None);
+        assert_eq!(short(whole, &ClientLimits { fields_max: 1, ..exact }), None);
     }
 
     /// Parts of heads, right and wrong, in any order.
@@ -361,15 +362,15 @@ mod tests {
                 let at = at % bytes.len();
                 bytes.insert(at, byte);
             }
-            if let Some(short) = short(&bytes, &Limits::default()) {
-                prop_assert_eq!(Some(short), long(&bytes, &Limits::default()));
+            if let Some(short) = short(&bytes, &ClientLimits::default()) {
+                prop_assert_eq!(Some(short), long(&bytes, &ClientLimits::default()));
             }
         }
 
         #[test]
         fn no_bytes_make_it_panic(bytes in heads()) {
-            if let Some(short) = short(&bytes, &Limits::default()) {
-                prop_assert_eq!(Some(short), long(&bytes, &Limits::default()));
+            if let Some(short) = short(&bytes, &ClientLimits::default()) {
+                prop_assert_eq!(Some(short), long(&bytes, &ClientLimits::default()));
             }
         }
     }

@@ -8,7 +8,7 @@ use std::sync::{Arc, OnceLock};
 
 /// Known state of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Client {
+pub enum ClientState {
     /// It may send more.
     Here,
     /// It sends no more; whether it still reads is unknown.
@@ -17,9 +17,10 @@ pub enum Client {
     Gone,
 }
 
-const CLIENTS: [Client; 3] = [Client::Here, Client::Ended, Client::Gone];
+const CLIENTS: [ClientState; 3] = [ClientState::Here, ClientState::Ended, ClientState::Gone];
 
-/// The known state of a reply's client, for any thread. The client of a reply that is not watched is always [`Client::Here`].
+/// The known state of a reply's client, for any thread. The client of a reply that is not watched is always
+/// [`ClientState::Here`].
 #[derive(Clone, Debug, Default)]
 pub struct Presence(Arc<Known>);
 
@@ -31,7 +32,7 @@ struct Known {
 
 impl Presence {
     /// The state known now.
-    pub fn client(&self) -> Client {
+    pub fn client(&self) -> ClientState {
         // No other memory is read because of this value.
         CLIENTS[usize::from(self.0.client.load(Ordering::Relaxed)).min(CLIENTS.len() - 1)]
     }
@@ -42,7 +43,7 @@ impl Presence {
     }
 
     /// Records the client's state; it never goes back.
-    fn note(&self, client: Client) {
+    fn note(&self, client: ClientState) {
         self.0.client.fetch_max(client as u8, Ordering::Relaxed);
     }
 }
@@ -57,12 +58,12 @@ impl Watched {
     }
 
     pub(crate) fn ended(&self) {
-        self.0.note(Client::Ended);
+        self.0.note(ClientState::Ended);
     }
 }
 
 impl Drop for Watched {
     fn drop(&mut self) {
-        self.0.note(Client::Gone);
+        self.0.note(ClientState::Gone);
     }
 }

@@ -12,9 +12,9 @@
 
 use crate::chunked::Chunked;
 use crate::head::{self, Framing, Head};
-use crate::limits::Limits;
+use crate::limits::ClientLimits;
 use crate::pieces::{Offered, Pieces};
-use crate::plain::{self, Seen};
+use crate::plain::{self, SeenHead};
 use crate::refusal::Refusal;
 use crate::scan::HeadScan;
 
@@ -70,7 +70,7 @@ impl Gathering {
     }
 
     /// Takes the bytes that belong to the body, and returns their number.
-    fn take(&mut self, input: &[u8], limits: &Limits) -> Result<usize, Refusal> {
+    fn take(&mut self, input: &[u8], limits: &ClientLimits) -> Result<usize, Refusal> {
         if let Some(chunked) = &mut self.chunked {
             make_room(&mut self.body, input.len(), limits.body_bytes_max);
             return chunked.decode(input, &mut self.body, limits.body_bytes_max);
@@ -128,8 +128,8 @@ impl RequestReader {
     pub(crate) fn next<'i>(
         &'i mut self,
         input: &'i [u8],
-        limits: &Limits,
-        seen: &mut Seen,
+        limits: &ClientLimits,
+        seen: &mut SeenHead,
         in_pieces: impl FnOnce(&Head<'i>) -> bool,
         spare: impl FnOnce() -> Box<Gathering>,
     ) -> Step<'i> {
@@ -165,7 +165,7 @@ impl RequestReader {
 
     /// A head that is not plain, and its length; `Err`: it is incomplete or rejected.
     #[inline(never)]
-    fn any_head<'i>(&mut self, input: &'i [u8], limits: &Limits) -> Result<(Head<'i>, usize), Step<'i>> {
+    fn any_head<'i>(&mut self, input: &'i [u8], limits: &ClientLimits) -> Result<(Head<'i>, usize), Step<'i>> {
         if input.starts_with(b"\r\n") {
             return Err(self.skip_blank_lines(input));
         }
@@ -260,7 +260,7 @@ impl RequestReader {
         Step::More { consumed: lines * 2, say_continue: false }
     }
 
-    fn find_head(&mut self, input: &[u8], limits: &Limits) -> Result<Option<usize>, Refusal> {
+    fn find_head(&mut self, input: &[u8], limits: &ClientLimits) -> Result<Option<usize>, Refusal> {
         match self.scan.scan(input)? {
             Some(head_bytes) if head_bytes <= limits.head_bytes_max => Ok(Some(head_bytes)),
             None if input.len() < limits.head_bytes_max && !self.target_is_too_long(input, limits) => Ok(None),
@@ -269,13 +269,13 @@ impl RequestReader {
         }
     }
 
-    fn target_is_too_long(&self, input: &[u8], limits: &Limits) -> bool {
+    fn target_is_too_long(&self, input: &[u8], limits: &ClientLimits) -> bool {
         let line_bytes = self.scan.first_line_bytes().unwrap_or(input.len());
         line_bytes > limits.target_bytes_max + LINE_BESIDES_TARGET
     }
 
     /// Continues a body.
-    fn go_on<'i>(&'i mut self, input: &[u8], limits: &Limits) -> Step<'i> {
+    fn go_on<'i>(&'i mut self, input: &[u8], limits: &ClientLimits) -> Step<'i> {
         let gathering = match &mut self.arriving {
             Arriving::Nothing => return Step::More { consumed: 0, say_continue: false },
             Arriving::InPieces(pieces) => {
@@ -302,8 +302,8 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn limits() -> Limits {
-        Limits { head_bytes_max: 256, target_bytes_max: 64, body_bytes_max: 1000, ..Limits::default() }
+    fn limits() -> ClientLimits {
+        ClientLimits { head_bytes_max: 256, target_bytes_max: 64, body_bytes_max: 1000, ..ClientLimits::default() }
     }
 
     /// Feeds a stream in reads of the given sizes, repeated, and lists the results.
@@ -312,7 +312,7 @@ mod tests {
         let (mut start, mut end) = (0, 0);
         let mut reads = reads.iter().cycle();
         loop {
-            match reader.next(&stream[start..end], &limits(), &mut Seen::default(), |_| false, Box::default) {
+            match reader.next(&stream[start..end], &limits(), &mut SeenHead::default(), |_| false, Box::default) {
                 Step::Request { head, body, consumed } => {
                     let body = String::from_utf8_lossy(body).into_owned();
                     seen.push(format!("{} {} [{body}]", head.method.name(), head.path));
@@ -403,8 +403,13 @@ mod tests {
             let (mut reader, mut start) = (RequestReader::default(), 0);
             let mut seen = 0;
             while seen < 3 {
-                match reader.next(&stream.as_bytes()[start..], &limits(), &mut Seen::default(), |_| false, Box::default)
-                {
+                match reader.next(
+                    &stream.as_bytes()[start..],
+                    &limits(),
+                    &mut SeenHead::default(),
+                    |_| false,
+                    Box::default,
+                ) {
                     Step::Request { .. } => seen += 1,
                     Step::More { consumed, .. } => start += consumed,
                     Step::Refused(refusal) => panic!("{refusal:?}"),

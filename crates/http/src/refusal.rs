@@ -4,7 +4,7 @@
 //! unknown.
 
 use crate::body::BodyFault;
-use crate::limits::Limits;
+use crate::limits::ClientLimits;
 use crate::status::Status;
 use std::borrow::Cow;
 
@@ -93,12 +93,12 @@ impl Refusal {
     }
 
     /// The same for a sink of a body in pieces.
-    pub(crate) fn fault(self, limits: &Limits) -> BodyFault {
+    pub(crate) fn fault(self, limits: &ClientLimits) -> BodyFault {
         BodyFault { status: self.status_and_detail().0, detail: self.detail(limits) }
     }
 
     /// The description with the limit that was exceeded, and the name of its setting.
-    pub(crate) fn detail(self, limits: &Limits) -> Cow<'static, str> {
+    pub(crate) fn detail(self, limits: &ClientLimits) -> Cow<'static, str> {
         let (number, of) = match self {
             Refusal::BodyTooLarge => (limits.body_bytes_max, "bytes, of `[server] body_bytes_max`"),
             Refusal::HeadTooLarge => (limits.head_bytes_max, "bytes, of `[server] head_bytes_max`"),

@@ -5,11 +5,13 @@ use std::sync::Arc;
 use reactor::Piece;
 
 use crate::body::{BodySink, BodySource};
-use crate::composer::{Fields, Length, Shape, append_field, append_lines, append_numbered_tag, checked, has_body};
+use crate::composer::{
+    HeaderFields, Length, Shape, append_field, append_lines, append_numbered_tag, checked, has_body,
+};
 use crate::field_block::FieldBlock;
 use crate::late::{Cutter, LateReply, Ticket};
 use crate::latency::Series;
-use crate::part::{self, Part};
+use crate::part::{self, BodyPart};
 use crate::presence::{Presence, Watched};
 use crate::status::Status;
 use crate::stream::{Stream, StreamFraming};
@@ -140,10 +142,10 @@ impl Reply<'_> {
     }
 
     /// Sends a body given in parts that leave together with the head in one write: small parts are copied into the write queue,
-    /// large ones that live long enough are not ([`Part`]).
+    /// large ones that live long enough are not ([`BodyPart`]).
     pub fn send_parts<'p, I>(mut self, status: Status, content_type: &str, parts: I)
     where
-        I: IntoIterator<Item = Part<'p>, IntoIter: Clone>,
+        I: IntoIterator<Item = BodyPart<'p>, IntoIter: Clone>,
     {
         let (status, parts) = (checked(status), parts.into_iter());
         let (bytes, copied) = part::measure(parts.clone());
@@ -192,7 +194,7 @@ impl Reply<'_> {
         self.kept(presence)
     }
 
-    /// The same for a request in pieces ([`crate::Request::is_in_pieces`]): `body` gets the pieces from now on, on the loop's
+    /// The same for a request in pieces ([`crate::HttpRequest::is_in_pieces`]): `body` gets the pieces from now on, on the loop's
     /// thread.
     pub fn later_in_pieces(mut self, body: Box<dyn BodySink>) -> LateReply {
         let presence = Presence::default();
@@ -234,6 +236,6 @@ impl Reply<'_> {
     #[inline]
     fn compose_tagged(&mut self, tag: Option<u64>, status: Status, content_type: &str, length: Length) {
         let (composer, lines) = (self.worker.composer.borrow(), self.worker.fields.borrow());
-        composer.head(self.out, *self.shape, status, content_type, Fields { lines: &lines, tag }, length);
+        composer.head(self.out, *self.shape, status, content_type, HeaderFields { lines: &lines, tag }, length);
     }
 }

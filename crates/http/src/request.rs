@@ -10,7 +10,7 @@ use crate::trusted_proxies::TrustedProxies;
 
 /// A request, borrowed from the connection's read buffer for the time of the call.
 #[derive(Debug)]
-pub struct Request<'r> {
+pub struct HttpRequest<'r> {
     pub(crate) head: &'r Head<'r>,
     query: &'r str,
     pub(crate) body: &'r [u8],
@@ -23,7 +23,7 @@ pub struct Request<'r> {
     client: Cell<Option<IpAddr>>,
 }
 
-impl<'r> Request<'r> {
+impl<'r> HttpRequest<'r> {
     /// A request with its body, and whether the body follows in pieces.
     #[inline]
     pub(crate) fn new(
@@ -32,7 +32,7 @@ impl<'r> Request<'r> {
         peer: SocketAddr,
         trusted: &'r TrustedProxies,
     ) -> Self {
-        Request { head, query: head.query, body, in_pieces, peer, trusted, client: Cell::new(None) }
+        HttpRequest { head, query: head.query, body, in_pieces, peer, trusted, client: Cell::new(None) }
     }
 
     /// The method.
@@ -101,8 +101,8 @@ impl<'r> Request<'r> {
     }
 
     /// The same request with another query.
-    pub fn with_query<'s>(&'s self, query: &'s str) -> Request<'s> {
-        Request { query, client: self.client.clone(), ..*self }
+    pub fn with_query<'s>(&'s self, query: &'s str) -> HttpRequest<'s> {
+        HttpRequest { query, client: self.client.clone(), ..*self }
     }
 
     /// All header fields in the order of arrival.
@@ -116,7 +116,7 @@ impl<'r> Request<'r> {
         self.body
     }
 
-    /// Whether the body is to be taken in pieces ([`crate::Reply::later_in_pieces`]): [`Request::body`] is empty then.
+    /// Whether the body is to be taken in pieces ([`crate::Reply::later_in_pieces`]): [`HttpRequest::body`] is empty then.
     #[inline]
     pub fn is_in_pieces(&self) -> bool {
         self.in_pieces
@@ -127,7 +127,7 @@ impl<'r> Request<'r> {
         self.peer
     }
 
-    /// Address of the client: that of the last hop that is not a trusted proxy ([`crate::Settings::trusted_proxies`]), by
+    /// Address of the client: that of the last hop that is not a trusted proxy ([`crate::HttpSettings::trusted_proxies`]), by
     /// `X-Forwarded-For`, or by `Forwarded` if that is missing. For a peer that is not trusted: the peer's own. Allocates
     /// nothing.
     #[inline]

@@ -53,7 +53,8 @@ pub(crate) struct Slot {
 const SLOT_BYTES: usize = 320;
 const _: () = assert!(size_of::<Slot>() + size_of::<Answer>() + 100 < SLOT_BYTES);
 
-/// Slots in the order of their requests. Bound: `Limits::pipelined_max`, enforced by the connection, and one more for a refusal.
+/// Slots in the order of their requests. Bound: `ClientLimits::pipelined_max`, enforced by the connection, and one more for a
+/// refusal.
 #[derive(Default)]
 pub(crate) struct Ring {
     slots: VecDeque<Slot>,

@@ -111,7 +111,7 @@ impl Shortcut {
 
 /// Result of a lookup by method and path.
 #[derive(Debug)]
-pub enum Lookup<'r, 'p, T> {
+pub enum RouteLookup<'r, 'p, T> {
     /// A route.
     Found {
         /// The route's value.
@@ -233,42 +233,42 @@ impl<T> Router<T> {
 
     /// Finds the route of a request.
     #[inline]
-    pub fn find<'r, 'p>(&'r self, method: Method, path: &'p str) -> Lookup<'r, 'p, T> {
+    pub fn find<'r, 'p>(&'r self, method: Method, path: &'p str) -> RouteLookup<'r, 'p, T> {
         match self.trees[method as usize].find_short(path) {
             Some((shortcut, parameter)) => {
                 let params = Params(Found::One(&shortcut.name, parameter));
-                Lookup::Found { value: &self.values[shortcut.value], params }
+                RouteLookup::Found { value: &self.values[shortcut.value], params }
             }
             None => self.find_any(method, path),
         }
     }
 
     #[inline(never)]
-    fn find_any<'r, 'p>(&'r self, method: Method, path: &'p str) -> Lookup<'r, 'p, T> {
+    fn find_any<'r, 'p>(&'r self, method: Method, path: &'p str) -> RouteLookup<'r, 'p, T> {
         match self.trees[method as usize].find_any(path) {
-            Some((value, params)) => Lookup::Found { value: &self.values[value], params },
+            Some((value, params)) => RouteLookup::Found { value: &self.values[value], params },
             None => self.miss(method, path),
         }
     }
 
     #[cold]
-    fn miss<'r, 'p>(&'r self, method: Method, path: &'p str) -> Lookup<'r, 'p, T> {
+    fn miss<'r, 'p>(&'r self, method: Method, path: &'p str) -> RouteLookup<'r, 'p, T> {
         if method == Method::Head
             && let Some((value, params)) = self.trees[Method::Get as usize].find(path)
         {
-            return Lookup::Found { value: &self.values[value], params };
+            return RouteLookup::Found { value: &self.values[value], params };
         }
         let takes = |method: Method| self.trees[method as usize].find(path).is_some();
         let takes = |method| takes(method) || (method == Method::Head && takes(Method::Get));
         let mut allowed: Vec<&str> = Method::ALL.into_iter().filter(|&m| takes(m)).map(Method::name).collect();
         if allowed.is_empty() {
-            return Lookup::NotFound;
+            return RouteLookup::NotFound;
         }
         if !takes(Method::Options) {
             allowed.push(Method::Options.name());
         }
         let allow = allowed.join(", ");
-        if method == Method::Options { Lookup::Options { allow } } else { Lookup::MethodNotAllowed { allow } }
+        if method == Method::Options { RouteLookup::Options { allow } } else { RouteLookup::MethodNotAllowed { allow } }
     }
 }
 
@@ -334,13 +334,13 @@ mod tests {
     fn check(method: Method, path: &str, expected: &str) {
         let router = travels();
         let got = match router.find(method, path) {
-            Lookup::Found { value, params } => {
+            RouteLookup::Found { value, params } => {
                 let params: Vec<String> = params.iter().map(|(name, value)| format!(" {name}={value}")).collect();
                 format!("{value}{}", params.concat())
             }
-            Lookup::NotFound => "404".to_owned(),
-            Lookup::MethodNotAllowed { allow } => format!("405 {allow}"),
-            Lookup::Options { allow } => format!("204 {allow}"),
+            RouteLookup::NotFound => "404".to_owned(),
+            RouteLookup::MethodNotAllowed { allow } => format!("405 {allow}"),
+            RouteLookup::Options { allow } => format!("204 {allow}"),
         };
         assert_eq!(got, expected);
     }
@@ -381,10 +381,10 @@ mod tests {
         let mut router = travels();
         router.route(Method::Get, "/{a}/of/{b}", "two").unwrap();
         for (path, expected) in [("/users/7", Some("7")), ("/users/7/visits", Some("7")), ("/x/of/y", Some("x"))] {
-            let Lookup::Found { params, .. } = router.find(Method::Get, path) else { panic!("{path}") };
+            let RouteLookup::Found { params, .. } = router.find(Method::Get, path) else { panic!("{path}") };
             assert_eq!(params.first_raw(), expected);
         }
-        let Lookup::Found { params, .. } = router.find(Method::Put, "/only/put") else { panic!("found") };
+        let RouteLookup::Found { params, .. } = router.find(Method::Put, "/only/put") else { panic!("found") };
         assert_eq!(params.first_raw(), None);
     }
 
@@ -392,7 +392,7 @@ mod tests {
     fn an_escaped_slash_does_not_divide_and_parameters_are_decoded() {
         check(Method::Get, "/users/a%2Fb", "/users/{id} id=a%2Fb");
         let router = travels();
-        let Lookup::Found { params, .. } = router.find(Method::Get, "/users/a%2fb+c") else { panic!("found") };
+        let RouteLookup::Found { params, .. } = router.find(Method::Get, "/users/a%2fb+c") else { panic!("found") };
         assert_eq!(params.get("id", &mut Vec::new()), Some(Ok("a/b+c")));
         assert_eq!(params.get("none", &mut Vec::new()), None);
     }

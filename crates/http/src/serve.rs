@@ -7,14 +7,14 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use crate::access_log::Entry;
 use crate::body::BodySink;
-use crate::composer::{Fields, Length, Shape};
+use crate::composer::{HeaderFields, Length, Shape};
 use crate::late::Ticket;
 use crate::latency::Series;
 use crate::method::Order;
 use crate::part;
 use crate::refusal::Refusal;
 use crate::reply::{Outcome, Reply};
-use crate::request::Request;
+use crate::request::HttpRequest;
 use crate::ring::{Held, Ring, Slot};
 use crate::service::Service;
 use crate::shared::Shared;
@@ -42,7 +42,7 @@ pub(crate) fn serve<S: Service>(
     shared: &Shared<S>,
     ring: &mut Ring,
     ticket: Ticket,
-    request: &Request<'_>,
+    request: &HttpRequest<'_>,
     mut shape: Shape,
     out: &mut Vec<u8>,
 ) -> Served {
@@ -90,7 +90,7 @@ pub(crate) fn serve<S: Service>(
 /// Returns the request's order; `None` if it has to wait. After a panic the outcome stays as it was: unanswered, if no reply was
 /// sent.
 #[inline]
-fn call<S: Service>(shared: &Shared<S>, ring: &Ring, request: &Request<'_>, reply: Reply<'_>) -> Option<Order> {
+fn call<S: Service>(shared: &Shared<S>, ring: &Ring, request: &HttpRequest<'_>, reply: Reply<'_>) -> Option<Order> {
     let mut order = Order::Write;
     let called = catch_unwind(AssertUnwindSafe(|| {
         if request.head.path == "*" {
@@ -184,7 +184,7 @@ pub(crate) fn refuse(worker: &Worker, ring: &mut Ring, refusal: Refusal, head_on
 fn compose_problem(worker: &Worker, out: &mut Vec<u8>, shape: Shape, status: Status, detail: &str) {
     let body = format!("{{\"title\":\"{}\",\"status\":{},\"detail\":\"{detail}\"}}", status.reason(), status.0);
     let length = Length::Known(body.len() as u64);
-    worker.composer.borrow().head(out, shape, status, "application/problem+json", Fields::default(), length);
+    worker.composer.borrow().head(out, shape, status, "application/problem+json", HeaderFields::default(), length);
     if !shape.head_only {
         out.extend_from_slice(body.as_bytes());
     }

@@ -12,25 +12,25 @@ use crate::addresses::Addresses;
 use crate::connection::Connection;
 use crate::crowd::Leave;
 use crate::latency::{Latencies, SeriesTotal};
-use crate::metrics::{Metrics, MetricsTotal};
+use crate::metrics::{HttpMetrics, MetricsTotal};
 use crate::service::Service;
-use crate::settings::Settings;
+use crate::settings::HttpSettings;
 use crate::shared::Shared;
 use crate::worker::Worker;
 
 /// An HTTP server. Pass it to `Reactor::listen`, in an `Arc`, for one address or several; `Service::local` is called once for
 /// each loop and listener.
-pub struct Server<S: Service> {
+pub struct HttpServer<S: Service> {
     service: Arc<S>,
-    settings: Arc<Settings>,
+    settings: Arc<HttpSettings>,
     addresses: Arc<Addresses>,
-    metrics: Arc<Mutex<Vec<Arc<Metrics>>>>,
+    metrics: Arc<Mutex<Vec<Arc<HttpMetrics>>>>,
 }
 
-impl<S: Service> Server<S> {
+impl<S: Service> HttpServer<S> {
     /// A server for a service.
-    pub fn new(service: S, settings: Settings) -> Self {
-        Server {
+    pub fn new(service: S, settings: HttpSettings) -> Self {
+        HttpServer {
             service: Arc::new(service),
             settings: Arc::new(settings),
             addresses: Arc::default(),
@@ -39,8 +39,8 @@ impl<S: Service> Server<S> {
     }
 
     /// A server for another service, for a listener of its own: settings, limits by address and counters are shared.
-    pub fn beside<T: Service>(&self, service: T) -> Server<T> {
-        Server {
+    pub fn beside<T: Service>(&self, service: T) -> HttpServer<T> {
+        HttpServer {
             service: Arc::new(service),
             settings: Arc::clone(&self.settings),
             addresses: Arc::clone(&self.addresses),
@@ -66,10 +66,10 @@ impl<S: Service> Server<S> {
     }
 }
 
-impl<S: Service> Factory for Server<S> {
+impl<S: Service> Factory for HttpServer<S> {
     fn acceptor(&self, setup: &mut Setup<'_>) -> Box<dyn Accept> {
         let lp = setup.lp();
-        let metrics = Arc::new(Metrics::default());
+        let metrics = Arc::new(HttpMetrics::default());
         self.metrics.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::clone(&metrics));
         let worker = Worker::new(lp.clone(), Arc::clone(&self.settings), metrics);
         let local = RefCell::new(self.service.local(lp));

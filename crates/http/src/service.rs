@@ -2,7 +2,7 @@
 
 use crate::method::{Method, Order};
 use crate::reply::Reply;
-use crate::request::Request;
+use crate::request::HttpRequest;
 use std::os::fd::RawFd;
 
 /// An application. One value for all loops; state of a loop is in `Local`.
@@ -14,24 +14,24 @@ pub trait Service: Send + Sync + 'static {
     fn local(&self, lp: &reactor::Loop) -> Self::Local;
     /// Order relative to earlier unanswered requests of the connection; called before each [`Service::call`], and again after a
     /// wait. Default: safe methods read, others write.
-    fn order(&self, _local: &mut Self::Local, request: &Request<'_>) -> Order {
+    fn order(&self, _local: &mut Self::Local, request: &HttpRequest<'_>) -> Order {
         if request.method().is_safe() { Order::Read } else { Order::Write }
     }
     /// Whether the service takes this request's body in pieces, whatever its length. Called with the head if the body has not
     /// arrived whole, or is larger than the limit of a body. If it returns `true`, [`Service::call`] is called at once, with
-    /// [`Request::is_in_pieces`], and either calls [`Reply::later_in_pieces`] or answers without the body. A small body may still
-    /// arrive whole.
-    fn takes_pieces(&self, _local: &mut Self::Local, _request: &Request<'_>) -> bool {
+    /// [`HttpRequest::is_in_pieces`], and either calls [`Reply::later_in_pieces`] or answers without the body. A small body may
+    /// still arrive whole.
+    fn takes_pieces(&self, _local: &mut Self::Local, _request: &HttpRequest<'_>) -> bool {
         false
     }
     /// A request without a body has arrived, and will be served soon, after others: record the data that it will need. A hint,
-    /// given for a part of the requests; path and query are as in [`Request::path`] and [`Request::query`].
+    /// given for a part of the requests; path and query are as in [`HttpRequest::path`] and [`HttpRequest::query`].
     fn foresee(&self, _local: &mut Self::Local, _method: Method, _path: &str, _query: &str) {}
     /// The requests passed to `foresee` are served next: prefetch the recorded data.
     fn prepare(&self, _local: &mut Self::Local) {}
     /// Answers now through `reply`, or keeps `reply.later()` and answers from any thread, or calls `reply.stream(...)`. A panic
     /// is answered with 500 and affects no other request.
-    fn call(&self, local: &mut Self::Local, request: &Request<'_>, reply: Reply<'_>);
+    fn call(&self, local: &mut Self::Local, request: &HttpRequest<'_>, reply: Reply<'_>);
     /// Called after a call whose order was [`Order::Write`]: whether the request became [`Order::Alone`], because the service has
     /// passed it on out of sequence.
     fn became_alone(&self, _local: &mut Self::Local) -> bool {

@@ -1,15 +1,15 @@
 //! All settings of a server, in one value.
 
 use crate::access_log::AccessLog;
-use crate::limits::{Deadlines, Limits};
+use crate::limits::{ClientLimits, Deadlines};
 use crate::slow::SlowLog;
 use crate::trusted_proxies::TrustedProxies;
 
 /// Settings of a server.
 #[derive(Clone, Debug)]
-pub struct Settings {
-    /// See [`Limits`].
-    pub limits: Limits,
+pub struct HttpSettings {
+    /// See [`ClientLimits`].
+    pub limits: ClientLimits,
     /// See [`Deadlines`].
     pub deadlines: Deadlines,
     /// Whether replies have `Date`. RFC 9110 section 6.6.1 requires it of a server that has a clock.
@@ -18,14 +18,14 @@ pub struct Settings {
     pub access_log: Option<AccessLog>,
     /// Called for slow requests; `None` by default.
     pub slow_log: Option<SlowLog>,
-    /// Peers whose forwarding fields are trusted ([`crate::Request::client`]); none by default.
+    /// Peers whose forwarding fields are trusted ([`crate::HttpRequest::client`]); none by default.
     pub trusted_proxies: TrustedProxies,
 }
 
-impl Default for Settings {
+impl Default for HttpSettings {
     fn default() -> Self {
-        let (limits, deadlines) = (Limits::default(), Deadlines::default());
+        let (limits, deadlines) = (ClientLimits::default(), Deadlines::default());
         let trusted_proxies = TrustedProxies::default();
-        Settings { limits, deadlines, date: true, access_log: None, slow_log: None, trusted_proxies }
+        HttpSettings { limits, deadlines, date: true, access_log: None, slow_log: None, trusted_proxies }
     }
 }

@@ -11,7 +11,7 @@ const ENTRIES_MAX: usize = 64;
 /// The entry for all Unix sockets.
 const UNIX: &str = "unix";
 
-/// The trusted proxies ([`crate::Request::client`]). By default there are none.
+/// The trusted proxies ([`crate::HttpRequest::client`]). By default there are none.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TrustedProxies {
     networks: Box<[Network]>,

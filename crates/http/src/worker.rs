@@ -14,12 +14,12 @@ use crate::composer::Composer;
 use crate::crowd::Crowd;
 use crate::latency::{Measure, Series};
 use crate::method::Method;
-use crate::metrics::Metrics;
+use crate::metrics::HttpMetrics;
 use crate::part::Splices;
-use crate::plain::Seen;
+use crate::plain::SeenHead;
 use crate::presence::Watched;
 use crate::reader::Gathering;
-use crate::settings::Settings;
+use crate::settings::HttpSettings;
 use crate::slow::SlowRequest;
 use crate::status::Status;
 use crate::uncounted::{Run, Uncounted};
@@ -32,10 +32,10 @@ const SPARE_BYTES_MAX: usize = 8 << 10;
 /// The part that is independent of the service.
 pub(crate) struct Worker {
     pub(crate) lp: Loop,
-    pub(crate) settings: Arc<Settings>,
+    pub(crate) settings: Arc<HttpSettings>,
     /// Latency from which on a request is slow.
     slow_ns: u64,
-    pub(crate) metrics: Arc<Metrics>,
+    pub(crate) metrics: Arc<HttpMetrics>,
     pub(crate) composer: RefCell<Composer>,
     /// Lines of header fields that the service adds to the current reply.
     pub(crate) fields: RefCell<Vec<u8>>,
@@ -44,7 +44,7 @@ pub(crate) struct Worker {
     /// The series of the current request.
     pub(crate) series: Cell<Series>,
     /// The cache of plain heads.
-    pub(crate) seen: RefCell<Seen>,
+    pub(crate) seen: RefCell<SeenHead>,
     /// The loop's connections.
     pub(crate) crowd: RefCell<Crowd>,
     /// Replies of the current turn whose latency is not counted yet.
@@ -55,7 +55,7 @@ pub(crate) struct Worker {
 }
 
 impl Worker {
-    pub(crate) fn new(lp: Loop, settings: Arc<Settings>, metrics: Arc<Metrics>) -> Self {
+    pub(crate) fn new(lp: Loop, settings: Arc<HttpSettings>, metrics: Arc<HttpMetrics>) -> Self {
         Worker {
             lp,
             metrics,

@@ -5,7 +5,7 @@ use std::sync::OnceLock;
 use std::thread;
 
 use crate::harness::TestServer;
-use http::{Limits, Settings};
+use http::{ClientLimits, HttpSettings};
 
 /// Expected state of the connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,14 +22,14 @@ use End::{AfterHalfClose, Closes, Stays};
 fn server() -> &'static TestServer {
     static SERVER: OnceLock<TestServer> = OnceLock::new();
     SERVER.get_or_init(|| {
-        let limits = Limits {
+        let limits = ClientLimits {
             head_bytes_max: 2000,
             target_bytes_max: 500,
             fields_max: 20,
             body_bytes_max: 1000,
-            ..Limits::default()
+            ..ClientLimits::default()
         };
-        TestServer::start(Settings { limits, ..Settings::default() })
+        TestServer::start(HttpSettings { limits, ..HttpSettings::default() })
     })
 }
 

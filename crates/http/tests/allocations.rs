@@ -6,7 +6,7 @@ use std::net::TcpStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use http::{FileCache, Files, Part, Reply, Request, Server, Service, Settings, Status};
+use http::{BodyPart, FileCache, Files, HttpRequest, HttpServer, HttpSettings, Reply, Service, Status};
 
 /// Counts the allocations of the loop's thread.
 struct Counting;
@@ -45,12 +45,12 @@ impl Service for Hello {
         COUNTED.with(|counted| counted.set(true));
         FileCache::new(lp, 1 << 20)
     }
-    fn call(&self, cache: &mut FileCache, request: &Request<'_>, mut reply: Reply<'_>) {
+    fn call(&self, cache: &mut FileCache, request: &HttpRequest<'_>, mut reply: Reply<'_>) {
         if let Some(path) = request.path().strip_prefix("/files/") {
             return self.0.find(cache, request, path).expect("an embedded file").send(reply);
         }
         if request.path() == "/parts" {
-            let parts = [Part::Copied(b"copied "), Part::Static(STATIC)];
+            let parts = [BodyPart::Copied(b"copied "), BodyPart::Static(STATIC)];
             return reply.send_parts(Status(200), "text/plain", parts);
         }
         if request.path() == "/allocate" {
@@ -72,9 +72,10 @@ static STATIC: &[u8] = &{
 
 #[test]
 fn a_get_allocates_nothing_in_steady_state() {
-    let mut reactor = reactor::Reactor::new(reactor::Settings { loops: 1, ..reactor::Settings::default() }).unwrap();
+    let mut reactor =
+        reactor::Reactor::new(reactor::ReactorSettings { loops: 1, ..reactor::ReactorSettings::default() }).unwrap();
     let files = Files::embedded(http::embed!("tests/assets", "site.css"));
-    let server = Arc::new(Server::new(Hello(files), Settings::default()));
+    let server = Arc::new(HttpServer::new(Hello(files), HttpSettings::default()));
     let address = reactor.listen("127.0.0.1:0".parse().unwrap(), server).unwrap();
     let running = reactor.start().unwrap();
     let mut socket = TcpStream::connect(address).unwrap();

@@ -1,7 +1,7 @@
 //! Closing, limits of connections, drain, and small things about heads.
 
 use crate::harness::TestServer;
-use http::{AccessLog, Client, Limits, Method, Presence, QueuedWriter, Settings, SlowLog, Status};
+use http::{AccessLog, ClientLimits, ClientState, HttpSettings, Method, Presence, QueuedWriter, SlowLog, Status};
 use std::collections::BTreeMap;
 use std::io::Write;
 use std::sync::{Arc, Mutex};
@@ -9,7 +9,7 @@ use std::time::Duration;
 
 #[test]
 fn a_half_closed_client_gets_its_late_reply() {
-    let server = TestServer::start(Settings::default());
+    let server = TestServer::start(HttpSettings::default());
     let mut client = server.connect();
     client.send(b"POST /late/1 HTTP/1.1\r\nHost: h\r\nContent-Length: 0\r\n\r\nGET /b HTTP/1.1\r\nHost: h\r\n\r\n");
     client.end();
@@ -21,7 +21,7 @@ fn a_half_closed_client_gets_its_late_reply() {
 
 /// Waits until the client is known to be in this state.
 #[track_caller]
-fn wait_for(presence: &Presence, client: Client) {
+fn wait_for(presence: &Presence, client: ClientState) {
     let begun = std::time::Instant::now();
     while presence.client() != client {
         assert!(begun.elapsed() < std::time::Duration::from_secs(20), "{:?}", presence.client());
@@ -31,19 +31,19 @@ fn wait_for(presence: &Presence, client: Client) {
 
 #[test]
 fn who_works_for_a_watched_reply_is_told_what_becomes_of_its_client() {
-    let server = TestServer::start(Settings::default());
+    let server = TestServer::start(HttpSettings::default());
     for more in ["", "Connection: close\r\n"] {
         let mut client = server.connect();
         client.send(format!("GET /watched/1 HTTP/1.1\r\nHost: h\r\n{more}\r\n").as_bytes());
         let late = server.shelf.take("/watched/1");
         let presence = late.presence();
-        assert_eq!(presence.client(), Client::Here);
+        assert_eq!(presence.client(), ClientState::Here);
         client.end();
-        wait_for(&presence, Client::Ended);
+        wait_for(&presence, ClientState::Ended);
         late.send(Status(200), "", b"in spite of all".to_vec());
         assert_eq!(client.answer().body, "in spite of all");
         client.expect_end();
-        wait_for(&presence, Client::Gone);
+        wait_for(&presence, ClientState::Gone);
     }
     let mut client = server.connect();
     client.probe("/a");
@@ -51,7 +51,7 @@ fn who_works_for_a_watched_reply_is_told_what_becomes_of_its_client() {
     let late = server.shelf.take("/watched/2");
     let presence = late.presence();
     late.send(Status(200), "", Vec::new());
-    wait_for(&presence, Client::Gone);
+    wait_for(&presence, ClientState::Gone);
     let mut other = server.connect();
     other.send(b"GET /late/3 HTTP/1.1\r\nHost: h\r\n\r\n");
     let unwatched = server.shelf.take("/late/3");
@@ -63,7 +63,7 @@ fn who_works_for_a_watched_reply_is_told_what_becomes_of_its_client() {
 
 #[test]
 fn bytes_that_come_after_the_last_request_do_not_cost_its_late_reply() {
-    let server = TestServer::start(Settings::default());
+    let server = TestServer::start(HttpSettings::default());
     let mut client = server.connect();
     client.send(b"POST /late/1 HTTP/1.1\r\nHost: h\r\nConnection: close\r\nContent-Length: 2\r\n\r\n{}\r\n");
     let late = server.shelf.take("/late/1");
@@ -77,7 +77,7 @@ fn bytes_that_come_after_the_last_request_do_not_cost_its_late_reply() {
 
 #[test]
 fn the_service_may_close() {
-    let server = TestServer::start(Settings::default());
+    let server = TestServer::start(HttpSettings::default());
     let mut client = server.connect();
     client.send(b"GET /close HTTP/1.1\r\nHost: h\r\n\r\nGET /never HTTP/1.1\r\nHost: h\r\n\r\n");
     let answer = client.answer();
@@ -87,8 +87,8 @@ fn the_service_may_close() {
 
 #[test]
 fn an_early_413_reaches_a_client_that_goes_on_sending() {
-    let limits = Limits { body_bytes_max: 1000, ..Limits::default() };
-    let server = TestServer::start(Settings { limits, ..Settings::default() });
+    let limits = ClientLimits { body_bytes_max: 1000, ..ClientLimits::default() };
+    let server = TestServer::start(HttpSettings { limits, ..HttpSettings::default() });
     let mut client = server.connect();
     client.send(b"POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 200000\r\n\r\n");
     client.send(&b"x".repeat(200_000));
@@ -100,8 +100,9 @@ fn an_early_413_reaches_a_client_that_goes_on_sending() {
 
 #[test]
 fn bodies_on_their_way_have_a_limit_together() {
-    let loops = reactor::Settings { loops: 1, arriving_bytes_max: 300_000, ..reactor::Settings::default() };
-    let server = TestServer::start_on(loops, Settings::default());
+    let loops =
+        reactor::ReactorSettings { loops: 1, arriving_bytes_max: 300_000, ..reactor::ReactorSettings::default() };
+    let server = TestServer::start_on(loops, HttpSettings::default());
     let unfinished = |n: usize| {
         let mut client = server.connect();
         client.send(format!("POST / HTTP/1.1\r\nHost: h\r\nContent-Length: {}\r\n\r\n", n + 1).as_bytes());
@@ -122,8 +123,8 @@ fn bodies_on_their_way_have_a_limit_together() {
 
 #[test]
 fn connections_of_one_address_have_a_limit() {
-    let limits = Limits { connections_per_address_max: 2, ..Limits::default() };
-    let server = TestServer::start(Settings { limits, ..Settings::default() });
+    let limits = ClientLimits { connections_per_address_max: 2, ..ClientLimits::default() };
+    let server = TestServer::start(HttpSettings { limits, ..HttpSettings::default() });
     let (mut first, mut second) = (server.connect(), server.connect());
     first.probe("/a");
     second.probe("/b");
@@ -141,7 +142,7 @@ fn connections_of_one_address_have_a_limit() {
 
 #[test]
 fn a_drain_answers_what_was_asked_and_ends() {
-    let server = TestServer::start(Settings::default());
+    let server = TestServer::start(HttpSettings::default());
     let [mut fresh, mut late, mut begun, mut idle] = std::array::from_fn(|_| server.connect());
     begun.probe("/b");
     begun.send(b"POST /c HTTP/1.1\r\nHost: h\r\nContent-Length: 5\r\n\r\nhe");
@@ -173,7 +174,7 @@ fn a_drain_answers_what_was_asked_and_ends() {
 #[test]
 fn date_is_sent_unless_it_is_switched_off() {
     for date in [true, false] {
-        let server = TestServer::start(Settings { date, ..Settings::default() });
+        let server = TestServer::start(HttpSettings { date, ..HttpSettings::default() });
         let mut client = server.connect();
         client.send(b"GET / HTTP/1.1\r\nHost: h\r\n\r\nGET /empty HTTP/1.1\r\nHost: h\r\n\r\nbad\r\n\r\n");
         for _ in 0..3 {
@@ -184,7 +185,7 @@ fn date_is_sent_unless_it_is_switched_off() {
 
 #[test]
 fn fields_of_the_service_are_checked() {
-    let server = TestServer::start(Settings::default());
+    let server = TestServer::start(HttpSettings::default());
     let mut client = server.connect();
     client.send(b"GET /fields HTTP/1.1\r\nHost: h\r\n\r\nGET /a HTTP/1.1\r\nHost: h\r\n\r\n");
     let answer = client.answer();
@@ -196,7 +197,7 @@ fn fields_of_the_service_are_checked() {
 
 #[test]
 fn nothing_of_a_body_that_does_not_hold_is_sent() {
-    let server = TestServer::start(Settings::default());
+    let server = TestServer::start(HttpSettings::default());
     let mut client = server.connect();
     let pipelined = ["GET", "HEAD"].map(|method| format!("{method} /tagged/7 HTTP/1.1\r\nHost: h\r\n\r\n")).concat();
     client.send(format!("GET /tagged/7?lost HTTP/1.1\r\nHost: h\r\n\r\n{pipelined}").as_bytes());
@@ -213,7 +214,7 @@ fn nothing_of_a_body_that_does_not_hold_is_sent() {
 
 #[test]
 fn odd_statuses_of_the_service_are_sent_as_they_may_be() {
-    let server = TestServer::start(Settings::default());
+    let server = TestServer::start(HttpSettings::default());
     let mut client = server.connect();
     for (asked, sent, body) in
         [(599, 599, "body"), (304, 304, ""), (204, 204, ""), (100, 500, "body"), (1000, 500, "body")]
@@ -225,7 +226,7 @@ fn odd_statuses_of_the_service_are_sent_as_they_may_be() {
 
 #[test]
 fn counters_add_up() {
-    let server = TestServer::start(Settings::default());
+    let server = TestServer::start(HttpSettings::default());
     let mut client = server.connect();
     let request = b"GET /a HTTP/1.1\r\nHost: h\r\n\r\n";
     client.send(request);
@@ -242,7 +243,7 @@ fn counters_add_up() {
 /// under its series.
 #[test]
 fn every_reply_counts_under_its_series_and_status() {
-    let server = TestServer::start(Settings::default());
+    let server = TestServer::start(HttpSettings::default());
     let mut client = server.connect();
     let get = |target: &str| format!("GET {target} HTTP/1.1\r\nHost: h\r\n\r\n");
     let at_once = ["/series/1", "/series/1", "/series/2?shared", "/series/2?stream", "/series/9?panic", "/a"];
@@ -268,7 +269,7 @@ fn every_reply_counts_under_its_series_and_status() {
 
 #[test]
 fn the_latency_of_a_late_reply_has_the_time_that_it_waited() {
-    let server = TestServer::start(Settings::default());
+    let server = TestServer::start(HttpSettings::default());
     let mut client = server.connect();
     client.send(b"GET /series/1?late HTTP/1.1\r\nHost: h\r\n\r\n");
     let late = server.shelf.take("/series/1?late");
@@ -289,7 +290,7 @@ fn slow_requests_are_told_with_what_is_noted_of_their_work() {
         let work = request.work.map(str::to_owned);
         for_log.lock().unwrap().push((request.method, request.series.0, request.status.0, work));
     });
-    let server = TestServer::start(Settings { slow_log: Some(log), ..Settings::default() });
+    let server = TestServer::start(HttpSettings { slow_log: Some(log), ..HttpSettings::default() });
     let mut client = server.connect();
     client.send(b"GET /series/3 HTTP/1.1\r\nHost: h\r\n\r\nPOST /watched HTTP/1.1\r\nHost: h\r\n\r\nnonsense\r\n\r\n");
     let late = server.shelf.take("/watched");
@@ -307,7 +308,7 @@ fn slow_requests_are_told_with_what_is_noted_of_their_work() {
 #[test]
 fn a_request_that_is_not_slow_is_not_told() {
     let log = SlowLog::new(Duration::from_secs(86_400), |request| panic!("{request:?}"));
-    let server = TestServer::start(Settings { slow_log: Some(log), ..Settings::default() });
+    let server = TestServer::start(HttpSettings { slow_log: Some(log), ..HttpSettings::default() });
     let mut client = server.connect();
     client.send(b"GET /a HTTP/1.1\r\nHost: h\r\n\r\n");
     client.expect(200, "GET /a []");
@@ -331,7 +332,8 @@ impl Write for Lines {
 fn the_access_log_has_a_line_for_each_reply() {
     let lines = Lines::default();
     let (writer, thread) = QueuedWriter::start(lines.clone()).unwrap();
-    let server = TestServer::start(Settings { access_log: Some(AccessLog::new(writer)), ..Settings::default() });
+    let server =
+        TestServer::start(HttpSettings { access_log: Some(AccessLog::new(writer)), ..HttpSettings::default() });
     let mut client = server.connect();
     client.send(b"GET /a?b=\"c\" HTTP/1.1\r\nHost: h\r\n\r\nGET /late/1 HTTP/1.0\r\n\r\n");
     server.shelf.answer("/late/1");

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::harness::{Client, TestServer};
-use http::{Deadlines, Settings};
+use http::{Deadlines, HttpSettings};
 
 const PLACES: usize = 3;
 const SHORT: Duration = Duration::from_millis(60);
@@ -12,8 +12,8 @@ const LONG: Duration = Duration::from_secs(60);
 /// No deadline passes in a test except this one: how long a client may keep an idle connection while others wait.
 fn server(crowded: Duration) -> TestServer {
     let deadlines = Deadlines { head: LONG, body: LONG, idle: LONG, crowded, ..Deadlines::default() };
-    let loops = reactor::Settings { loops: 1, connections_max: PLACES, ..reactor::Settings::default() };
-    TestServer::start_on(loops, Settings { deadlines, ..Settings::default() })
+    let loops = reactor::ReactorSettings { loops: 1, connections_max: PLACES, ..reactor::ReactorSettings::default() };
+    TestServer::start_on(loops, HttpSettings { deadlines, ..HttpSettings::default() })
 }
 
 fn half(server: &TestServer, request: &str) -> Client {

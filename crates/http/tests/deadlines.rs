@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::harness::TestServer;
-use http::{Deadlines, Settings};
+use http::{Deadlines, HttpSettings};
 
 const SHORT: Duration = Duration::from_millis(60);
 const LONG: Duration = Duration::from_secs(60);
@@ -11,7 +11,7 @@ const LONG: Duration = Duration::from_secs(60);
 fn server(change: impl FnOnce(&mut Deadlines)) -> TestServer {
     let mut deadlines = Deadlines { head: LONG, body: LONG, idle: LONG, ..Deadlines::default() };
     change(&mut deadlines);
-    TestServer::start(Settings { deadlines, ..Settings::default() })
+    TestServer::start(HttpSettings { deadlines, ..HttpSettings::default() })
 }
 
 #[test]
@@ -91,9 +91,9 @@ fn a_connection_that_waits_for_a_late_reply_is_not_idle() {
 fn a_client_that_takes_its_reply_slowly_is_not_idle() {
     // The write queue takes the whole reply, so for the server only the client's reading is left.
     let traffic = reactor::Traffic { output_high_water: 64 << 20, ..reactor::Traffic::default() };
-    let loops = reactor::Settings { loops: 1, traffic, ..reactor::Settings::default() };
+    let loops = reactor::ReactorSettings { loops: 1, traffic, ..reactor::ReactorSettings::default() };
     let deadlines = Deadlines { idle: SHORT, ..Deadlines::default() };
-    let server = TestServer::start_on(loops, Settings { deadlines, ..Settings::default() });
+    let server = TestServer::start_on(loops, HttpSettings { deadlines, ..HttpSettings::default() });
     let mut client = server.connect();
     client.send(b"GET /large/30000000 HTTP/1.1\r\nHost: h\r\n\r\n");
     std::thread::sleep(SHORT * 5);
@@ -104,8 +104,8 @@ fn a_client_that_takes_its_reply_slowly_is_not_idle() {
 #[test]
 fn a_client_that_takes_nothing_is_cut() {
     let traffic = reactor::Traffic { send_behind_max: SHORT, ..reactor::Traffic::default() };
-    let loops = reactor::Settings { loops: 1, traffic, ..reactor::Settings::default() };
-    let server = TestServer::start_on(loops, Settings::default());
+    let loops = reactor::ReactorSettings { loops: 1, traffic, ..reactor::ReactorSettings::default() };
+    let server = TestServer::start_on(loops, HttpSettings::default());
     let mut client = server.connect();
     client.send(b"GET /stream/50000000 HTTP/1.1\r\nHost: h\r\n\r\n");
     let mut late = server.connect();
@@ -138,8 +138,8 @@ fn read_slowly(server: &TestServer, reply_bytes: usize, piece: usize, pause: Dur
 fn a_client_that_takes_a_little_now_and_then_is_cut_and_one_that_takes_enough_is_not() {
     let start = |send_rate_min, send_behind_max| {
         let traffic = reactor::Traffic { send_rate_min, send_behind_max, ..reactor::Traffic::default() };
-        let settings = reactor::Settings { loops: 1, traffic, ..reactor::Settings::default() };
-        TestServer::start_on(settings, Settings::default())
+        let settings = reactor::ReactorSettings { loops: 1, traffic, ..reactor::ReactorSettings::default() };
+        TestServer::start_on(settings, HttpSettings::default())
     };
     // It receives three megabytes a second; the minimum rate is ten.
     let server = start(10 << 20, SHORT * 4);

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::harness::{Answer, Client, TestServer};
-use http::{FileCache, FileMiss, Files, Reply, Request, Server, Service, Settings, Status};
+use http::{FileCache, FileMiss, Files, HttpRequest, HttpServer, HttpSettings, Reply, Service, Status};
 
 /// A temporary folder, removed after the test.
 struct Place(PathBuf);
@@ -49,7 +49,7 @@ impl Service for Assets {
         FileCache::new(lp, 1 << 20)
     }
 
-    fn call(&self, cache: &mut FileCache, request: &Request<'_>, reply: Reply<'_>) {
+    fn call(&self, cache: &mut FileCache, request: &HttpRequest<'_>, reply: Reply<'_>) {
         let found = match request.path().strip_prefix("/assets/") {
             Some(path) => self.0.find(cache, request, path),
             None => Err(FileMiss::NotFound),
@@ -65,13 +65,13 @@ impl Service for Assets {
 
 struct FileServer {
     address: SocketAddr,
-    running: Option<reactor::Running>,
+    running: Option<reactor::RunningReactor>,
 }
 
 impl FileServer {
     fn start(files: Files) -> FileServer {
-        let server = Arc::new(Server::new(Assets(files), Settings::default()));
-        let mut reactor = reactor::Reactor::new(reactor::Settings { loops: 1, ..Default::default() }).unwrap();
+        let server = Arc::new(HttpServer::new(Assets(files), HttpSettings::default()));
+        let mut reactor = reactor::Reactor::new(reactor::ReactorSettings { loops: 1, ..Default::default() }).unwrap();
         let address = reactor.listen("127.0.0.1:0".parse().unwrap(), server).unwrap();
         FileServer { address, running: Some(reactor.start().unwrap()) }
     }

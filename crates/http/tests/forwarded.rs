@@ -5,12 +5,12 @@ use std::io::Write;
 use std::sync::{Arc, Mutex};
 
 use crate::harness::TestServer;
-use http::{AccessLog, QueuedWriter, Settings, TrustedProxies};
+use http::{AccessLog, HttpSettings, QueuedWriter, TrustedProxies};
 
 /// A server that trusts these proxies.
 fn server(proxies: &[&str]) -> TestServer {
     let trusted_proxies = TrustedProxies::new(proxies).expect("a list of proxies");
-    TestServer::start(Settings { trusted_proxies, ..Settings::default() })
+    TestServer::start(HttpSettings { trusted_proxies, ..HttpSettings::default() })
 }
 
 /// Checks the client of a request with these fields, and the address under which it is counted.
@@ -77,10 +77,10 @@ fn the_access_log_has_the_client() {
     let lines = Lines::default();
     let (writer, thread) = QueuedWriter::start(lines.clone()).unwrap();
     let trusted_proxies = TrustedProxies::new(&["127.0.0.1"]).unwrap();
-    let server = TestServer::start(Settings {
+    let server = TestServer::start(HttpSettings {
         access_log: Some(AccessLog::new(writer)),
         trusted_proxies,
-        ..Settings::default()
+        ..HttpSettings::default()
     });
     let mut client = server.connect();
     client.send(b"GET /a HTTP/1.1\r\nHost: h\r\nX-Forwarded-For: 2001:db8::7\r\n\r\nGET /b HTTP/1.0\r\n\r\n");

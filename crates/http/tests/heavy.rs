@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::harness::{Client, TestServer};
-use http::Settings;
+use http::HttpSettings;
 
 const CLIENTS: usize = 8;
 const REQUESTS: usize = 60;
@@ -23,7 +23,7 @@ fn busy(server: &TestServer) -> Vec<Client> {
 
 #[test]
 fn a_small_request_does_not_wait_for_all_that_others_have_asked_for() {
-    let server = TestServer::start(Settings::default());
+    let server = TestServer::start(HttpSettings::default());
     let mut light = server.connect();
     light.probe("/first");
     let mut clients = busy(&server);
@@ -41,7 +41,7 @@ fn a_small_request_does_not_wait_for_all_that_others_have_asked_for() {
 
 #[test]
 fn requests_of_clients_that_reset_do_not_run() {
-    let server = TestServer::start(Settings::default());
+    let server = TestServer::start(HttpSettings::default());
     let clients = busy(&server);
     for client in &clients {
         socket2::SockRef::from(&client.socket).set_linger(Some(Duration::ZERO)).unwrap();
@@ -56,7 +56,7 @@ fn requests_of_clients_that_reset_do_not_run() {
 
 #[test]
 fn dear_requests_behind_late_replies_do_not_run_all_at_once() {
-    let server = TestServer::start(Settings::default());
+    let server = TestServer::start(HttpSettings::default());
     let mut light = server.connect();
     light.probe("/first");
     let clients: Vec<Client> = (0..100)
@@ -85,7 +85,7 @@ fn dear_requests_behind_late_replies_do_not_run_all_at_once() {
 
 #[test]
 fn a_flood_over_many_connections_waits_for_itself_and_not_before_other_addresses() {
-    let server = TestServer::start(Settings::default());
+    let server = TestServer::start(HttpSettings::default());
     let mut light = server.connect();
     light.probe("/first");
     let mut flood: Vec<Client> = (0..100).map(|_| server.connect_from([127, 0, 1, 1].into())).collect();

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::harness::{Client, TestServer};
-use http::Settings;
+use http::HttpSettings;
 
 const HELD_BYTES: usize = 1 << 20;
 const ARRIVING_BYTES: usize = 300_000;
@@ -11,9 +11,10 @@ const PAUSE: Duration = Duration::from_millis(30);
 
 fn server() -> TestServer {
     let traffic = reactor::Traffic { output_high_water: 32 << 10, ..reactor::Traffic::default() };
-    let settings = reactor::Settings { loops: 1, traffic, ..reactor::Settings::default() };
-    let bounds = reactor::Settings { held_bytes_max: HELD_BYTES, arriving_bytes_max: ARRIVING_BYTES, ..settings };
-    TestServer::start_on(bounds, Settings::default())
+    let settings = reactor::ReactorSettings { loops: 1, traffic, ..reactor::ReactorSettings::default() };
+    let bounds =
+        reactor::ReactorSettings { held_bytes_max: HELD_BYTES, arriving_bytes_max: ARRIVING_BYTES, ..settings };
+    TestServer::start_on(bounds, HttpSettings::default())
 }
 
 fn ask(server: &TestServer, request: &str) -> Client {

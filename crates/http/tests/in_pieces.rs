@@ -4,7 +4,7 @@ use std::io::Write;
 use std::time::Duration;
 
 use crate::harness::{Body, Client, TestServer};
-use http::{Deadlines, Limits, Settings, Status};
+use http::{ClientLimits, Deadlines, HttpSettings, Status};
 
 const SHORT: Duration = Duration::from_millis(60);
 const LONG: Duration = Duration::from_secs(60);
@@ -15,8 +15,8 @@ const KEY: &str = "/in-pieces";
 fn server_with(change: impl FnOnce(&mut Deadlines)) -> TestServer {
     let mut deadlines = Deadlines { head: LONG, body: LONG, idle: LONG, ..Deadlines::default() };
     change(&mut deadlines);
-    let limits = Limits { body_bytes_max: BODY_MAX, ..Limits::default() };
-    TestServer::start(Settings { deadlines, limits, ..Settings::default() })
+    let limits = ClientLimits { body_bytes_max: BODY_MAX, ..ClientLimits::default() };
+    TestServer::start(HttpSettings { deadlines, limits, ..HttpSettings::default() })
 }
 
 fn server() -> TestServer {
@@ -210,8 +210,9 @@ fn a_server_that_stops_gives_a_body_a_moment_and_tells_the_service() {
 
 #[test]
 fn what_a_body_holds_counts_as_bodies_that_arrive() {
-    let loops = reactor::Settings { loops: 1, arriving_bytes_max: 100_000, ..reactor::Settings::default() };
-    let server = TestServer::start_on(loops, Settings::default());
+    let loops =
+        reactor::ReactorSettings { loops: 1, arriving_bytes_max: 100_000, ..reactor::ReactorSettings::default() };
+    let server = TestServer::start_on(loops, HttpSettings::default());
     let mut client = post(&server, &format!("{CHUNKED}5\r\nhel"));
     server.bodies.wait(KEY, |body| body.text == "hel");
     server.bodies.change(KEY, |body| body.held = 100_001);

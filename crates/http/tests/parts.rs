@@ -1,7 +1,7 @@
 //! Bodies given in parts: joined on the wire, in the right order, at once and late.
 
 use crate::harness::{STATIC, TestServer};
-use http::{Settings, UNCOPIED_BYTES_MIN};
+use http::{HttpSettings, UNCOPIED_BYTES_MIN};
 
 fn expected(large: usize) -> String {
     format!("one {}{} two", String::from_utf8_lossy(STATIC), "l".repeat(large))
@@ -9,7 +9,7 @@ fn expected(large: usize) -> String {
 
 #[test]
 fn parts_are_one_body_whatever_is_copied_of_them() {
-    let server = TestServer::start(Settings::default());
+    let server = TestServer::start(HttpSettings::default());
     let mut client = server.connect();
     for large in [0, 1, UNCOPIED_BYTES_MIN - 1, UNCOPIED_BYTES_MIN, 100_000, 3_000_000] {
         for path in ["parts", "late-parts"] {
@@ -25,7 +25,7 @@ fn parts_are_one_body_whatever_is_copied_of_them() {
 
 #[test]
 fn pipelined_parts_stand_in_the_order_of_their_requests() {
-    let server = TestServer::start(Settings::default());
+    let server = TestServer::start(HttpSettings::default());
     let mut client = server.connect();
     // Behind a late reply the others wait in the ring.
     client.send(b"GET /late-read HTTP/1.1\r\nHost: h\r\n\r\n");
@@ -47,7 +47,7 @@ fn pipelined_parts_stand_in_the_order_of_their_requests() {
 
 #[test]
 fn head_has_the_length_of_all_parts_and_none_of_them() {
-    let server = TestServer::start(Settings::default());
+    let server = TestServer::start(HttpSettings::default());
     let mut client = server.connect();
     for path in ["parts", "late-parts"] {
         client.send(format!("HEAD /{path}/20000 HTTP/1.1\r\nHost: h\r\n\r\n").as_bytes());

@@ -3,7 +3,7 @@
 use std::thread;
 
 use crate::harness::{Client, TestServer};
-use http::{Limits, Settings, Status};
+use http::{ClientLimits, HttpSettings, Status};
 use proptest::prelude::*;
 
 fn get(path: &str) -> String {
@@ -23,7 +23,7 @@ fn expect_all(client: &mut Client, bodies: &[&str]) {
 
 #[test]
 fn a_reply_at_once_waits_behind_a_late_one() {
-    let server = TestServer::start(Settings::default());
+    let server = TestServer::start(HttpSettings::default());
     let mut client = server.connect();
     client.send((get("/late/1") + &get("/a") + &get("/late/2") + &get("/b")).as_bytes());
     server.shelf.answer("/late/2");
@@ -34,7 +34,7 @@ fn a_reply_at_once_waits_behind_a_late_one() {
 
 #[test]
 fn late_replies_in_any_order_leave_in_the_order_of_the_requests() {
-    let server = TestServer::start(Settings::default());
+    let server = TestServer::start(HttpSettings::default());
     let mut client = server.connect();
     let paths: Vec<String> = (0..20).map(|n| format!("/late/{n}")).collect();
     client.send(paths.iter().map(|path| post(path)).collect::<String>().as_bytes());
@@ -48,7 +48,7 @@ fn late_replies_in_any_order_leave_in_the_order_of_the_requests() {
 
 #[test]
 fn writes_are_submitted_without_waiting_and_a_read_waits_for_all_of_them() {
-    let server = TestServer::start(Settings::default());
+    let server = TestServer::start(HttpSettings::default());
     let mut client = server.connect();
     client.send((post("/late/1") + &post("/late/2") + &get("/late-read/3") + &post("/late/4")).as_bytes());
     let (first, second) = (server.shelf.take("/late/1"), server.shelf.take("/late/2"));
@@ -65,7 +65,7 @@ fn writes_are_submitted_without_waiting_and_a_read_waits_for_all_of_them() {
 
 #[test]
 fn a_request_that_stands_alone_waits_for_writes_and_lets_no_other_pass() {
-    let server = TestServer::start(Settings::default());
+    let server = TestServer::start(HttpSettings::default());
     let mut client = server.connect();
     client.send((post("/late/1") + &post("/late-alone/2") + &post("/late/3") + &get("/late-read/4")).as_bytes());
     let first = server.shelf.take("/late/1");
@@ -83,7 +83,7 @@ fn a_request_that_stands_alone_waits_for_writes_and_lets_no_other_pass() {
 
 #[test]
 fn a_read_behind_a_late_read_does_not_wait() {
-    let server = TestServer::start(Settings::default());
+    let server = TestServer::start(HttpSettings::default());
     let mut client = server.connect();
     client.send((get("/late-read/1") + &get("/late-read/2")).as_bytes());
     server.shelf.answer("/late-read/2");
@@ -93,7 +93,7 @@ fn a_read_behind_a_late_read_does_not_wait() {
 
 #[test]
 fn a_chunked_read_behind_a_write_waits_too() {
-    let server = TestServer::start(Settings::default());
+    let server = TestServer::start(HttpSettings::default());
     let mut client = server.connect();
     let read = "GET /r HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n";
     client.send((post("/late/1") + read + &get("/after")).as_bytes());
@@ -103,8 +103,8 @@ fn a_chunked_read_behind_a_write_waits_too() {
 
 #[test]
 fn unanswered_requests_have_a_limit_and_the_rest_is_served_afterwards() {
-    let limits = Limits { pipelined_max: 4, ..Limits::default() };
-    let server = TestServer::start(Settings { limits, ..Settings::default() });
+    let limits = ClientLimits { pipelined_max: 4, ..ClientLimits::default() };
+    let server = TestServer::start(HttpSettings { limits, ..HttpSettings::default() });
     let mut client = server.connect();
     let paths: Vec<String> = (0..12).map(|n| format!("/late/{n}")).collect();
     client.send(paths.iter().map(|path| post(path)).collect::<String>().as_bytes());
@@ -125,8 +125,8 @@ fn unanswered_requests_have_a_limit_and_the_rest_is_served_afterwards() {
 
 #[test]
 fn replies_that_wait_for_their_turn_have_a_limit_together() {
-    let limits = Limits { held_bytes_max: 1000, ..Limits::default() };
-    let server = TestServer::start(Settings { limits, ..Settings::default() });
+    let limits = ClientLimits { held_bytes_max: 1000, ..ClientLimits::default() };
+    let server = TestServer::start(HttpSettings { limits, ..HttpSettings::default() });
     let mut client = server.connect();
     client.send((get("/late/1") + &get("/large/900").repeat(2) + &get("/late/2")).as_bytes());
     let first = server.shelf.take("/late/1");
@@ -143,7 +143,7 @@ fn replies_that_wait_for_their_turn_have_a_limit_together() {
 
 #[test]
 fn panics_and_dropped_replies_answer_500_in_their_places() {
-    let server = TestServer::start(Settings::default());
+    let server = TestServer::start(HttpSettings::default());
     let mut client = server.connect();
     let odd = ["/panic", "/drop", "/drop-late", "/panic-late", "/panic-in-order"];
     let bytes: String = odd.iter().map(|path| get(path) + &get("/fine")).collect();
@@ -164,7 +164,7 @@ fn panics_and_dropped_replies_answer_500_in_their_places() {
 
 #[test]
 fn a_refusal_waits_for_the_replies_before_it() {
-    let server = TestServer::start(Settings::default());
+    let server = TestServer::start(HttpSettings::default());
     let mut client = server.connect();
     client.send((post("/late/1") + &post("/p") + "nonsense\r\n\r\n").as_bytes());
     server.shelf.answer("/late/1");
@@ -175,7 +175,7 @@ fn a_refusal_waits_for_the_replies_before_it() {
 
 #[test]
 fn the_word_to_continue_waits_for_the_replies_before_it() {
-    let server = TestServer::start(Settings::default());
+    let server = TestServer::start(HttpSettings::default());
     let mut client = server.connect();
     let expecting = "POST /p HTTP/1.1\r\nHost: h\r\nExpect: 100-continue\r\nContent-Length: 5\r\n\r\n";
     client.send((post("/late/1") + expecting).as_bytes());
@@ -188,7 +188,7 @@ fn the_word_to_continue_waits_for_the_replies_before_it() {
 
 #[test]
 fn every_kind_of_reply_keeps_its_place_behind_a_late_one() {
-    let server = TestServer::start(Settings::default());
+    let server = TestServer::start(HttpSettings::default());
     let mut client = server.connect();
     let kinds = ["/pieces", "/shared/70000", "/stream/200000", "/empty", "/stream-length/5", "/large/100000", "/a"];
     let requests: String = kinds.iter().map(|path| get(path)).collect();
@@ -206,7 +206,7 @@ fn every_kind_of_reply_keeps_its_place_behind_a_late_one() {
 
 #[test]
 fn late_replies_carry_their_fields_and_head_only_replies_no_body() {
-    let server = TestServer::start(Settings::default());
+    let server = TestServer::start(HttpSettings::default());
     let mut client = server.connect();
     client.send(b"HEAD /late/1 HTTP/1.1\r\nHost: h\r\n\r\n");
     let mut late = server.shelf.take("/late/1");
@@ -222,8 +222,8 @@ fn late_replies_carry_their_fields_and_head_only_replies_no_body() {
 
 #[test]
 fn many_connections_with_late_replies_from_other_threads_all_get_their_own() {
-    let loops = reactor::Settings { loops: 2, ..reactor::Settings::default() };
-    let server = TestServer::start_on(loops, Settings::default());
+    let loops = reactor::ReactorSettings { loops: 2, ..reactor::ReactorSettings::default() };
+    let server = TestServer::start_on(loops, HttpSettings::default());
     thread::scope(|scope| {
         for client_no in 0..8 {
             let server = &server;
@@ -253,7 +253,7 @@ proptest! {
         kinds in proptest::collection::vec(0usize..6, 1..12),
         cuts in proptest::collection::vec(1usize..80, 1..6),
     ) {
-        let server = TestServer::start(Settings::default());
+        let server = TestServer::start(HttpSettings::default());
         let mut client = server.connect();
         let path = |at: usize, kind: usize| match kind {
             0 | 1 => format!("/now/{at}"),

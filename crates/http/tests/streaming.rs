@@ -3,13 +3,13 @@
 use std::sync::mpsc::{Receiver, TryRecvError, channel};
 
 use crate::harness::TestServer;
-use http::{BodySource, More, Settings, Status};
+use http::{BodySource, HttpSettings, More, Status};
 
 const MANY: usize = 16 << 20;
 
 #[test]
 fn a_stream_without_a_length_is_chunked_and_one_with_a_length_is_not() {
-    let server = TestServer::start(Settings::default());
+    let server = TestServer::start(HttpSettings::default());
     let mut client = server.connect();
     client.send(b"GET /stream/100000 HTTP/1.1\r\nHost: h\r\n\r\nGET /stream-length/7 HTTP/1.1\r\nHost: h\r\n\r\n");
     let chunked = client.answer();
@@ -23,7 +23,7 @@ fn a_stream_without_a_length_is_chunked_and_one_with_a_length_is_not() {
 
 #[test]
 fn a_stream_to_http_1_0_ends_with_the_connection() {
-    let server = TestServer::start(Settings::default());
+    let server = TestServer::start(HttpSettings::default());
     let mut client = server.connect();
     client.send(b"GET /stream/200000 HTTP/1.0\r\nConnection: keep-alive\r\n\r\n");
     let answer = client.answer();
@@ -33,7 +33,7 @@ fn a_stream_to_http_1_0_ends_with_the_connection() {
 
 #[test]
 fn empty_streams_end_at_once() {
-    let server = TestServer::start(Settings::default());
+    let server = TestServer::start(HttpSettings::default());
     let mut client = server.connect();
     client.send(b"GET /stream/0 HTTP/1.1\r\nHost: h\r\n\r\nGET /stream-length/0 HTTP/1.1\r\nHost: h\r\n\r\n");
     client.expect(200, "");
@@ -43,7 +43,7 @@ fn empty_streams_end_at_once() {
 
 #[test]
 fn a_slow_client_holds_a_stream_back_and_gets_all_of_it() {
-    let server = TestServer::start(Settings::default());
+    let server = TestServer::start(HttpSettings::default());
     let mut client = server.connect();
     client.send(
         format!("GET /stream/{MANY} HTTP/1.1\r\nHost: h\r\n\r\nGET /after HTTP/1.1\r\nHost: h\r\n\r\n").as_bytes(),
@@ -65,7 +65,7 @@ fn a_slow_client_holds_a_stream_back_and_gets_all_of_it() {
 
 #[test]
 fn a_large_reply_at_once_is_sent_whole_and_holds_the_next_request_back() {
-    let server = TestServer::start(Settings::default());
+    let server = TestServer::start(HttpSettings::default());
     let mut client = server.connect();
     let large = "GET /large/8000000 HTTP/1.1\r\nHost: h\r\n\r\n".repeat(3);
     client.send(large.as_bytes());
@@ -78,7 +78,7 @@ fn a_large_reply_at_once_is_sent_whole_and_holds_the_next_request_back() {
 
 #[test]
 fn a_broken_stream_cuts_the_connection_without_a_last_chunk() {
-    let server = TestServer::start(Settings::default());
+    let server = TestServer::start(HttpSettings::default());
     let mut client = server.connect();
     client.send(b"GET /broken HTTP/1.1\r\nHost: h\r\n\r\n");
     let mut bytes = Vec::new();
@@ -107,7 +107,7 @@ impl BodySource for Fed {
 
 #[test]
 fn a_stream_that_has_nothing_waits_until_it_is_nudged_and_delays_nobody() {
-    let server = TestServer::start(Settings::default());
+    let server = TestServer::start(HttpSettings::default());
     for version in ["1.1", "1.0"] {
         let mut client = server.connect();
         client.send(format!("GET /late-read HTTP/{version}\r\nHost: h\r\n\r\n").as_bytes());
@@ -137,7 +137,7 @@ fn a_stream_that_has_nothing_waits_until_it_is_nudged_and_delays_nobody() {
 
 #[test]
 fn a_late_stream_to_http_1_0_has_nothing_behind_it_whatever_was_asked_meanwhile() {
-    let server = TestServer::start(Settings::default());
+    let server = TestServer::start(HttpSettings::default());
     for (method, path) in [("GET", "/late-read"), ("POST", "/late")] {
         let mut client = server.connect();
         let keep = "HTTP/1.0\r\nConnection: keep-alive\r\n\r\n";

@@ -4,8 +4,8 @@ use crate::experiment::{Experiment, numbered};
 use crate::mix::Mix;
 use crate::optimum::Optimum;
 use crate::overhead;
-use crate::report::{ExperimentReport, Report, page, table};
-use crate::run::{Plan, run};
+use crate::report::{ExperimentReport, SeriesReport, page, table};
+use crate::run::{RunPlan, run};
 use crate::serve::{ServeSettings, Served, serve};
 use crate::workload::{Costs, Workload};
 use clap::{Args, Subcommand};
@@ -154,7 +154,7 @@ fn microseconds(text: &str) -> Result<f64, String> {
 }
 
 /// What remains after the arguments have been executed.
-pub enum Outcome {
+pub enum CommandOutcome {
     /// Nothing.
     Finished,
     /// A server runs until the caller ends it.
@@ -162,14 +162,14 @@ pub enum Outcome {
 }
 
 /// Executes the arguments. Results go to `out`, progress to `notice`.
-pub fn execute(lab: &Lab, out: &mut impl Write, notice: &mut dyn FnMut(&str)) -> Result<Outcome, String> {
+pub fn execute(lab: &Lab, out: &mut impl Write, notice: &mut dyn FnMut(&str)) -> Result<CommandOutcome, String> {
     match &lab.action {
         None => series(&lab.series, out, notice)?,
         Some(Action::List(cores)) => list(cores.count(), out)?,
         Some(Action::Overhead(arguments)) => measure_overhead(arguments, out)?,
-        Some(Action::Serve(arguments)) => return start_server(arguments).map(Outcome::Serving),
+        Some(Action::Serve(arguments)) => return start_server(arguments).map(CommandOutcome::Serving),
     }
-    Ok(Outcome::Finished)
+    Ok(CommandOutcome::Finished)
 }
 
 /// A reader that closes its end needs no more output.
@@ -222,10 +222,10 @@ fn series(arguments: &Series, out: &mut impl Write, notice: &mut dyn FnMut(&str)
     let (cores, requests) = (arguments.cores.count(), arguments.requests);
     let experiments = experiments(arguments, cores)?;
     let plan =
-        Plan { workload: Arc::new(workload(&arguments.work)?), requests, queue_max: arguments.work.queue as usize };
+        RunPlan { workload: Arc::new(workload(&arguments.work)?), requests, queue_max: arguments.work.queue as usize };
     let costs = Costs::measure(&plan.workload, plan.requests);
     let optimum = Optimum::of(&plan, cores, &costs);
-    let mut report = Report {
+    let mut report = SeriesReport {
         workload: name_of(&arguments.work),
         requests,
         scale: arguments.work.scale,

@@ -10,7 +10,7 @@
 //! The optimum is the largest of the three. It includes only the requests' own computing, measured on one otherwise idle thread:
 //! all overhead of a model (threads, queues, context switches) is above it. `docs/lab.md` derives the bounds.
 
-use crate::run::Plan;
+use crate::run::RunPlan;
 use crate::workload::{Costs, Shape};
 use executor::THREADS_MAX;
 use serde::Serialize;
@@ -30,7 +30,7 @@ pub struct Optimum {
 
 impl Optimum {
     /// The bounds of a plan on this number of cores.
-    pub fn of(plan: &Plan, cores: usize, costs: &Costs) -> Self {
+    pub fn of(plan: &RunPlan, cores: usize, costs: &Costs) -> Self {
         let (mut work, mut chain, mut arrival) = (0.0, 0.0_f64, 0.0_f64);
         let mut before = Before::new(under_way_max(plan), cores);
         for id in 0..plan.requests {
@@ -51,7 +51,7 @@ impl Optimum {
 }
 
 /// L: the number of tasks that a model's bound permits to be in progress. Models with threads may have as many as threads.
-fn under_way_max(plan: &Plan) -> usize {
+fn under_way_max(plan: &RunPlan) -> usize {
     plan.queue_max.max(THREADS_MAX)
 }
 
@@ -104,8 +104,8 @@ mod tests {
 
     const COSTS: Costs = Costs { first: 1e-6, rest: 3e-6 };
 
-    fn plan(workload: Workload, requests: u32, queue_max: usize) -> Plan {
-        Plan { workload: Arc::new(workload), requests, queue_max }
+    fn plan(workload: Workload, requests: u32, queue_max: usize) -> RunPlan {
+        RunPlan { workload: Arc::new(workload), requests, queue_max }
     }
 
     fn of(queue_max: usize, cores: usize) -> Optimum {

@@ -5,7 +5,7 @@
 
 use crate::unit::{compute, units_per_us};
 use crate::usage::Usage;
-use executor::{Executor, Model, StartError, once};
+use executor::{Executor, ExecutorStartError, Model, once};
 use serde::Serialize;
 use std::time::{Duration, Instant};
 
@@ -28,7 +28,7 @@ pub struct Overhead {
 }
 
 /// Measures a model with `tasks` tasks of about `task_us` microseconds.
-pub fn measure(model: Model, tasks: u32, task_us: f64, queue_max: usize) -> Result<Overhead, StartError> {
+pub fn measure(model: Model, tasks: u32, task_us: f64, queue_max: usize) -> Result<Overhead, ExecutorStartError> {
     let units = (task_us * units_per_us()).round().max(1.0) as u64;
     let (mut inline, mut through, mut walls) = (Vec::new(), Vec::new(), Vec::new());
     for _ in 0..ROUNDS {
@@ -42,7 +42,7 @@ pub fn measure(model: Model, tasks: u32, task_us: f64, queue_max: usize) -> Resu
 }
 
 /// Processor time and wall time per task, in microseconds.
-fn round(model: Model, tasks: u32, units: u64, queue_max: usize) -> Result<(f64, f64), StartError> {
+fn round(model: Model, tasks: u32, units: u64, queue_max: usize) -> Result<(f64, f64), ExecutorStartError> {
     let executor: Box<dyn Executor> = model.start("lab", queue_max)?;
     let (before, began) = (Usage::now(), Instant::now());
     for _ in 0..tasks {

@@ -1,11 +1,11 @@
 //! One run: all requests of a plan through one model, from the first submission to the last reply.
 
 use crate::control::{Control, Differs};
-use crate::statistics::Latency;
+use crate::statistics::LatencyPercentiles;
 use crate::trace::{Moments, Timeline, Trace};
 use crate::usage::{self, Usage};
-use crate::workload::{Reply, Workload};
-use executor::{Coroutine, Drained, Model, Progress, StartError};
+use crate::workload::{SimulatedReply, Workload};
+use executor::{Coroutine, CoroutineProgress, Drained, ExecutorStartError, Model};
 use serde::Serialize;
 use std::fmt;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ const RUN_MAX: Duration = Duration::from_secs(3600);
 
 /// The requests of a run.
 #[derive(Debug, Clone)]
-pub struct Plan {
+pub struct RunPlan {
     /// The steps of the requests.
     pub workload: Arc<Workload>,
     /// Ids 0 to `requests` - 1.
@@ -28,7 +28,7 @@ pub struct Plan {
 
 /// Results of a run.
 #[derive(Debug, Clone, Serialize)]
-pub struct Run {
+pub struct RunResults {
     /// From the first submission to the last reply, in seconds.
     pub wall: f64,
     /// Requests per second.
@@ -46,7 +46,7 @@ pub struct Run {
     /// Largest resident memory above that at the beginning, in bytes, if the kernel reports it.
     pub memory_peak: Option<u64>,
     /// From submission to reply.
-    pub latency: Latency,
+    pub latency: LatencyPercentiles,
     /// The control values, which have been checked.
     pub control: Control,
     /// Running and waiting tasks over time.
@@ -57,7 +57,7 @@ pub struct Run {
 #[derive(Debug)]
 pub enum RunError {
     /// The model did not start.
-    Start(StartError),
+    Start(ExecutorStartError),
     /// Requests were not finished after an hour.
     Unfinished {
         /// Requests that had not begun, or were suspended.
@@ -94,7 +94,7 @@ struct Shared {
 struct Request {
     id: u32,
     place: usize,
-    reply: Reply,
+    reply: SimulatedReply,
     moments: Moments,
     /// Begin of the current wait; none before the first resumption.
     suspended: Option<u64>,
@@ -108,7 +108,7 @@ impl Request {
         Self {
             id,
             place: 0,
-            reply: Reply::default(),
+            reply: SimulatedReply::default(),
             moments: Moments { submitted: shared.trace.now(), ..Moments::default() },
             suspended: None,
             shared: Arc::clone(shared),
@@ -132,21 +132,21 @@ impl Request {
     fn end(&mut self) {
         self.moments.ended = self.shared.trace.now();
         self.shared.trace.end(self.id, self.moments, self.reply.result, (self.waits, self.yields));
-        self.reply = Reply::default();
+        self.reply = SimulatedReply::default();
     }
 }
 
 impl Coroutine for Request {
-    fn resume(&mut self) -> Progress {
+    fn resume(&mut self) -> CoroutineProgress {
         self.note_resumption();
         let progress = self.shared.workload.advance(self.id, &mut self.place, &mut self.reply);
         match progress {
-            Progress::Done => self.end(),
-            Progress::Yield => {
+            CoroutineProgress::Done => self.end(),
+            CoroutineProgress::Yield => {
                 self.yields += 1;
                 self.suspended = Some(self.shared.trace.now());
             }
-            Progress::Wait(_) => {
+            CoroutineProgress::Wait(_) => {
                 self.waits += self.shared.workload.asked_at(self.id, self.place);
                 self.suspended = Some(self.shared.trace.now());
             }
@@ -156,7 +156,7 @@ impl Coroutine for Request {
 }
 
 /// Runs the plan through a model and checks the control values.
-pub fn run(model: Model, plan: &Plan) -> Result<Run, RunError> {
+pub fn run(model: Model, plan: &RunPlan) -> Result<RunResults, RunError> {
     let expected = Control::of(&plan.workload, plan.requests);
     let executor = model.start("lab", plan.queue_max).map_err(RunError::Start)?;
     let is_peak_known = usage::reset_peak();
@@ -177,7 +177,7 @@ pub fn run(model: Model, plan: &Plan) -> Result<Run, RunError> {
         return Err(RunError::Unfinished { queued, running });
     }
     let control = trace.control().check(expected).map_err(|differs| RunError::Differs(Box::new(differs)))?;
-    Ok(Run {
+    Ok(RunResults {
         wall: wall.as_secs_f64(),
         rate: f64::from(plan.requests) / wall.as_secs_f64(),
         user: used.user.as_secs_f64(),
@@ -186,7 +186,7 @@ pub fn run(model: Model, plan: &Plan) -> Result<Run, RunError> {
         involuntary_switches: used.involuntary_switches,
         threads_peak: executor.metrics().threads_peak + 1,
         memory_peak: peak.map(|(peak, resident)| peak.saturating_sub(resident)),
-        latency: Latency::of(&trace.latencies()),
+        latency: LatencyPercentiles::of(&trace.latencies()),
         control,
         timeline: trace.timeline(wall),
     })

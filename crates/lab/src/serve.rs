@@ -5,9 +5,9 @@
 //! runs on the loop and blocks it while it waits. If the executor is full, the answer is 503: a server does not wait for room.
 
 use crate::control::SOURCE_REQUESTS;
-use crate::workload::{Reply as LabReply, Workload};
-use executor::{Coroutine, Executor, Metrics, Model, Progress};
-use http::{LateReply, Reply, Request, Server, Service, Settings, Status};
+use crate::workload::{SimulatedReply, Workload};
+use executor::{Coroutine, CoroutineProgress, Executor, ExecutorMetrics, Model};
+use http::{HttpRequest, HttpServer, HttpSettings, LateReply, Reply, Service, Status};
 use reactor::Reactor;
 use std::io;
 use std::net::SocketAddr;
@@ -33,7 +33,7 @@ pub struct ServeSettings {
 /// A running server.
 pub struct Served {
     address: SocketAddr,
-    running: reactor::Running,
+    running: reactor::RunningReactor,
     executor: Arc<dyn Executor>,
 }
 
@@ -41,9 +41,10 @@ pub struct Served {
 pub fn serve(settings: ServeSettings) -> io::Result<Served> {
     let executor = settings.model.start("lab", settings.queue_max).map_err(io::Error::other)?;
     let executor: Arc<dyn Executor> = Arc::from(executor);
-    let mut reactor = Reactor::new(reactor::Settings { loops: settings.loops, ..reactor::Settings::default() })?;
+    let mut reactor =
+        Reactor::new(reactor::ReactorSettings { loops: settings.loops, ..reactor::ReactorSettings::default() })?;
     let requests = Requests { executor: Arc::clone(&executor), workload: settings.workload, next: AtomicU32::new(0) };
-    let address = reactor.listen(settings.listen, Arc::new(Server::new(requests, Settings::default())))?;
+    let address = reactor.listen(settings.listen, Arc::new(HttpServer::new(requests, HttpSettings::default())))?;
     Ok(Served { address, running: reactor.start()?, executor })
 }
 
@@ -54,7 +55,7 @@ impl Served {
     }
 
     /// Counters of the executor.
-    pub fn metrics(&self) -> Metrics {
+    pub fn metrics(&self) -> ExecutorMetrics {
         self.executor.metrics()
     }
 
@@ -85,10 +86,10 @@ impl Service for Requests {
 
     fn local(&self, _: &reactor::Loop) {}
 
-    fn call(&self, _: &mut (), request: &Request<'_>, reply: Reply<'_>) {
+    fn call(&self, _: &mut (), request: &HttpRequest<'_>, reply: Reply<'_>) {
         let id = self.id(request.path());
         let late = Some(reply.later());
-        let task = Task { id, place: 0, reply: LabReply::default(), workload: Arc::clone(&self.workload), late };
+        let task = Task { id, place: 0, reply: SimulatedReply::default(), workload: Arc::clone(&self.workload), late };
         // A rejected task answers 503 when it is dropped.
         drop(self.executor.try_submit(Box::new(task)));
     }
@@ -98,15 +99,15 @@ impl Service for Requests {
 struct Task {
     id: u32,
     place: usize,
-    reply: LabReply,
+    reply: SimulatedReply,
     workload: Arc<Workload>,
     late: Option<LateReply>,
 }
 
 impl Coroutine for Task {
-    fn resume(&mut self) -> Progress {
+    fn resume(&mut self) -> CoroutineProgress {
         let progress = self.workload.advance(self.id, &mut self.place, &mut self.reply);
-        if progress == Progress::Done
+        if progress == CoroutineProgress::Done
             && let Some(late) = self.late.take()
         {
             late.send(Status(200), "text/plain", std::mem::take(&mut self.reply.buffer));

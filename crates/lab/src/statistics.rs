@@ -4,7 +4,7 @@ use serde::Serialize;
 
 /// Percentiles of the time from a request's submission to its reply, in milliseconds.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
-pub struct Latency {
+pub struct LatencyPercentiles {
     /// Half of the requests took no longer.
     pub p50: f64,
     /// 90 of 100.
@@ -17,7 +17,7 @@ pub struct Latency {
     pub max: f64,
 }
 
-impl Latency {
+impl LatencyPercentiles {
     /// Computed from ascending nanoseconds.
     pub(crate) fn of(ascending_ns: &[u64]) -> Self {
         let at = |part: f64| percentile(ascending_ns, part) as f64 / 1e6;
@@ -49,7 +49,7 @@ mod tests {
         assert_eq!([0.5, 0.9, 0.99, 0.999, 1.0].map(|part| percentile(&hundred, part)), [50, 90, 99, 100, 100]);
         assert_eq!(percentile(&[7], 0.5), 7);
         assert_eq!(percentile(&[], 0.5), 0);
-        assert_eq!(Latency::of(&[2_000_000]).p99, 2.0);
+        assert_eq!(LatencyPercentiles::of(&[2_000_000]).p99, 2.0);
     }
 
     #[test]

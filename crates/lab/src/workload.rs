@@ -6,7 +6,7 @@
 use crate::mix::{Mix, Step};
 use crate::request::{TEXT_BYTES, Wait, fill, result, wait_of, write_result};
 use crate::unit::{ROUNDS, compute, timed, units_per_us};
-use executor::Progress;
+use executor::CoroutineProgress;
 use serde::Serialize;
 use std::hint::black_box;
 use std::time::Duration;
@@ -17,7 +17,7 @@ const SAMPLE: u32 = 4000;
 
 /// A reply in progress.
 #[derive(Debug, Default)]
-pub struct Reply {
+pub struct SimulatedReply {
     /// The reply's text.
     pub buffer: Vec<u8>,
     /// The number in it; 0 for mixes.
@@ -67,10 +67,10 @@ impl Costs {
     /// break.
     pub fn measure(workload: &Workload, requests: u32) -> Self {
         let parts = (0..ROUNDS).map(|_| {
-            let first = timed(|| sample(requests).for_each(|id| first_part(id, &mut Reply::default())));
+            let first = timed(|| sample(requests).for_each(|id| first_part(id, &mut SimulatedReply::default())));
             let both = timed(|| {
                 for id in sample(requests) {
-                    let mut reply = Reply::default();
+                    let mut reply = SimulatedReply::default();
                     first_part(id, &mut reply);
                     workload.second_part(&mut reply);
                 }
@@ -141,29 +141,29 @@ impl Workload {
     }
 
     /// Computes until the request waits, yields or ends. `place` is the position in the request's steps, 0 at first.
-    pub fn advance(&self, id: u32, place: &mut usize, reply: &mut Reply) -> Progress {
+    pub fn advance(&self, id: u32, place: &mut usize, reply: &mut SimulatedReply) -> CoroutineProgress {
         match &self.work {
             Work::Source => self.advance_source(id, place, reply),
             Work::Mix { mix, units_per_us } => self.advance_mix(mix.steps(id), *units_per_us, place, reply),
         }
     }
 
-    fn advance_source(&self, id: u32, place: &mut usize, reply: &mut Reply) -> Progress {
+    fn advance_source(&self, id: u32, place: &mut usize, reply: &mut SimulatedReply) -> CoroutineProgress {
         if *place == 0 {
             *place = 1;
             first_part(id, reply);
             match wait_of(id) {
                 Wait::Nothing => {}
-                Wait::Yield => return Progress::Yield,
-                Wait::For(wait) => return Progress::Wait(self.scaled(wait)),
+                Wait::Yield => return CoroutineProgress::Yield,
+                Wait::For(wait) => return CoroutineProgress::Wait(self.scaled(wait)),
             }
         }
         self.second_part(reply);
-        Progress::Done
+        CoroutineProgress::Done
     }
 
     /// The second part of a classic request.
-    pub(crate) fn second_part(&self, reply: &mut Reply) {
+    pub(crate) fn second_part(&self, reply: &mut SimulatedReply) {
         for _ in 0..self.repeats {
             fill(&mut reply.buffer);
             // The reply is not used; without this the compiler would remove its computation.
@@ -171,19 +171,25 @@ impl Workload {
         }
     }
 
-    fn advance_mix(&self, steps: &[Step], units_per_us: f64, place: &mut usize, reply: &mut Reply) -> Progress {
+    fn advance_mix(
+        &self,
+        steps: &[Step],
+        units_per_us: f64,
+        place: &mut usize,
+        reply: &mut SimulatedReply,
+    ) -> CoroutineProgress {
         while let Some(step) = steps.get(*place) {
             *place += 1;
             match step {
-                Step::Wait(wait) => return Progress::Wait(self.scaled(*wait)),
-                Step::Yield => return Progress::Yield,
+                Step::Wait(wait) => return CoroutineProgress::Wait(self.scaled(*wait)),
+                Step::Yield => return CoroutineProgress::Yield,
                 Step::Cpu(time) => {
                     let units = time.as_secs_f64() * 1e6 * units_per_us * f64::from(self.repeats);
                     compute(units.round() as u64, &mut reply.buffer);
                 }
             }
         }
-        Progress::Done
+        CoroutineProgress::Done
     }
 
     /// The cost of a request, for the bounds of [`crate::optimum`].
@@ -210,7 +216,7 @@ impl Workload {
 }
 
 /// The first part of a classic request.
-pub(crate) fn first_part(id: u32, reply: &mut Reply) {
+pub(crate) fn first_part(id: u32, reply: &mut SimulatedReply) {
     reply.result = result(id);
     reply.buffer = Vec::with_capacity(TEXT_BYTES);
     write_result(&mut reply.buffer, reply.result);
@@ -224,24 +230,24 @@ mod tests {
     #[test]
     fn a_classic_request_stops_at_its_wait_and_ends_with_its_text() {
         let workload = Workload::source(0.01, 1);
-        let (mut place, mut reply) = (0, Reply::default());
-        let waits = Progress::Wait(Duration::from_micros(880));
+        let (mut place, mut reply) = (0, SimulatedReply::default());
+        let waits = CoroutineProgress::Wait(Duration::from_micros(880));
         assert_eq!(workload.advance(3000, &mut place, &mut reply), waits);
         assert_eq!(String::from_utf8(reply.buffer.clone()).unwrap(), format!("Resp: {:.6}", result(3000)));
-        assert_eq!(workload.advance(3000, &mut place, &mut reply), Progress::Done);
+        assert_eq!(workload.advance(3000, &mut place, &mut reply), CoroutineProgress::Done);
         assert_eq!((reply.buffer.len(), reply.result), (TEXT_BYTES, result(3000)));
-        assert_eq!(workload.advance(7, &mut 0, &mut reply), Progress::Done);
-        assert_eq!(workload.advance(8, &mut 0, &mut reply), Progress::Yield);
+        assert_eq!(workload.advance(7, &mut 0, &mut reply), CoroutineProgress::Done);
+        assert_eq!(workload.advance(8, &mut 0, &mut reply), CoroutineProgress::Yield);
     }
 
     #[test]
     fn a_mix_goes_through_its_steps() {
         let mix = Mix::parse("[[kinds]]\nsteps = [\"yield\", \"cpu 1us\", \"wait 2ms\", \"wait 4ms\"]").unwrap();
         let workload = Workload::of_mix(mix, 0.5, 3);
-        let (mut place, mut reply) = (0, Reply::default());
-        let steps: Vec<Progress> = (0..4).map(|_| workload.advance(9, &mut place, &mut reply)).collect();
-        let wait = |ms| Progress::Wait(Duration::from_millis(ms));
-        assert_eq!(steps, [Progress::Yield, wait(1), wait(2), Progress::Done]);
+        let (mut place, mut reply) = (0, SimulatedReply::default());
+        let steps: Vec<CoroutineProgress> = (0..4).map(|_| workload.advance(9, &mut place, &mut reply)).collect();
+        let wait = |ms| CoroutineProgress::Wait(Duration::from_millis(ms));
+        assert_eq!(steps, [CoroutineProgress::Yield, wait(1), wait(2), CoroutineProgress::Done]);
         assert_eq!(workload.asked(9), (Duration::from_millis(6), 1));
         let costs = Costs { first: 0.0, rest: 0.0 };
         let shape = workload.shape(9, &costs);

@@ -1,7 +1,7 @@
 //! The command line, from arguments to output.
 
 use clap::Parser;
-use lab::cli::{Lab, Outcome, execute};
+use lab::cli::{CommandOutcome, Lab, execute};
 
 #[derive(Parser)]
 struct Command {
@@ -15,7 +15,7 @@ fn ask(words: &[&str]) -> Result<(String, Vec<String>), String> {
     let command = Command::try_parse_from(words).map_err(|error| error.to_string())?;
     let (mut out, mut notices) = (Vec::new(), Vec::new());
     let outcome = execute(&command.lab, &mut out, &mut |notice| notices.push(notice.to_owned()))?;
-    assert!(matches!(outcome, Outcome::Finished));
+    assert!(matches!(outcome, CommandOutcome::Finished));
     Ok((String::from_utf8(out).unwrap(), notices))
 }
 

@@ -1,13 +1,15 @@
 //! Every model yields the control values; no time is asserted.
 
 use executor::Model;
-use lab::{Control, Costs, ExperimentReport, Mix, Optimum, Plan, Report, Workload, numbered, page, run, table};
+use lab::{
+    Control, Costs, ExperimentReport, Mix, Optimum, RunPlan, SeriesReport, Workload, numbered, page, run, table,
+};
 use std::sync::Arc;
 
 const CORES: usize = 2;
 
-fn plan(workload: Workload, requests: u32) -> Plan {
-    Plan { workload: Arc::new(workload), requests, queue_max: 512 }
+fn plan(workload: Workload, requests: u32) -> RunPlan {
+    RunPlan { workload: Arc::new(workload), requests, queue_max: 512 }
 }
 
 #[test]
@@ -57,7 +59,7 @@ fn a_mix_runs_through_every_model_with_its_waits_and_yields() {
 }
 
 /// A report of two short runs.
-fn report(workload_name: &str) -> Report {
+fn report(workload_name: &str) -> SeriesReport {
     let plan = plan(Workload::source(0.01, 1), 1001);
     let costs = Costs::measure(&plan.workload, plan.requests);
     let optimum = Optimum::of(&plan, CORES, &costs);
@@ -66,7 +68,7 @@ fn report(workload_name: &str) -> Report {
         let runs = (0..3).map(|_| run(one.model, &plan).unwrap()).collect();
         ExperimentReport::of(one, runs, &optimum).unwrap()
     });
-    Report {
+    SeriesReport {
         workload: workload_name.to_owned(),
         requests: plan.requests,
         scale: 0.01,

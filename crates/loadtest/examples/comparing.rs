@@ -5,11 +5,11 @@
 //! meaningful only on a quiet machine. They show whether the comparing thread disturbs the generator's loops, not how fast the
 //! server is.
 
-use loadtest::ammo::{Ammo, Defaults, Options};
+use loadtest::ammo::{Ammo, AmmoOptions, Defaults};
 use loadtest::answers::Comparison;
-use loadtest::engine::{Load, Settings, Stop, Watchers, run};
+use loadtest::engine::{Load, LoadSettings, Stop, Watchers, run};
 use loadtest::profile::Profile;
-use loadtest::target::Target;
+use loadtest::target::TargetUrl;
 use loadtest::{Percentiles, Recording};
 use std::path::Path;
 use std::sync::Arc;
@@ -44,11 +44,11 @@ fn main() -> Result<(), String> {
     Ok(())
 }
 
-fn settings(url: &str, profile: &str) -> Result<Settings, String> {
-    let target = Target::parse(url).map_err(|error| error.to_string())?;
+fn settings(url: &str, profile: &str) -> Result<LoadSettings, String> {
+    let target = TargetUrl::parse(url).map_err(|error| error.to_string())?;
     let addresses = target.resolve().map_err(|error| error.to_string())?;
     let profile = Arc::new(Profile::parse(profile).map_err(|error| error.to_string())?);
-    Ok(Settings {
+    Ok(LoadSettings {
         target: target.url.clone(),
         address: *addresses.first().ok_or("the host has no address")?,
         tls: None,
@@ -61,11 +61,11 @@ fn settings(url: &str, profile: &str) -> Result<Settings, String> {
     })
 }
 
-fn measure(settings: &Settings, ammo: &Path, answers: Option<&Path>) -> Result<Figures, String> {
+fn measure(settings: &LoadSettings, ammo: &Path, answers: Option<&Path>) -> Result<Figures, String> {
     let comparison = Arc::new(Comparison::default());
-    let options = Options {
+    let options = AmmoOptions {
         defaults: Defaults { host: settings.address.to_string(), headers: Vec::new() },
-        ..Options::default()
+        ..AmmoOptions::default()
     };
     let source = match answers {
         Some(answers) => Ammo::open_with_answers(ammo, answers, Arc::clone(&comparison), options),

@@ -1,13 +1,13 @@
 //! `sapsan loadtest` as a separate program, which builds in a tenth of the time.
 
 use clap::Parser;
-use loadtest::cli::{Arguments, run};
+use loadtest::cli::{LoadArguments, run};
 use std::process::ExitCode;
 
 #[derive(Debug, Parser)]
 struct Line {
     #[command(flatten)]
-    arguments: Arguments,
+    arguments: LoadArguments,
 }
 
 fn main() -> ExitCode {

@@ -4,7 +4,7 @@
 
 use crate::printable::printable;
 use crate::quantity::of_distribution;
-use crate::recording::{Outcome, Percentiles, Recording, Validity};
+use crate::recording::{Percentiles, Recording, RequestCounts, Validity};
 
 /// A percentile: its name and its field of [`Percentiles`].
 pub(crate) type Column = (&'static str, fn(&Percentiles) -> u64);
@@ -49,7 +49,7 @@ pub(crate) struct Cause {
 }
 
 /// Requests without a right answer, by cause; causes that did not occur are omitted.
-pub(crate) fn causes(outcome: &Outcome) -> Vec<Cause> {
+pub(crate) fn causes(outcome: &RequestCounts) -> Vec<Cause> {
     let failures = &outcome.failures;
     let replies = [("wrong answer", outcome.wrong), ("answer after the timeout", outcome.late)];
     let without = [

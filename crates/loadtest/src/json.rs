@@ -5,7 +5,7 @@
 //! null. [`Recording`] has a JSON form of its own, with the histograms; this is another one.
 
 use crate::figures::{answered_per_second, causes};
-use crate::recording::{Outcome, Percentiles, Phase, Recording, Validity};
+use crate::recording::{Percentiles, Phase, Recording, RequestCounts, Validity};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -88,7 +88,7 @@ struct Part<'a> {
 
 impl Part<'_> {
     fn of(phase: &Phase) -> Part<'_> {
-        let outcome: &Outcome = &phase.outcome;
+        let outcome: &RequestCounts = &phase.outcome;
         Part {
             name: &phase.name,
             from: rounded(phase.from),

@@ -1,7 +1,7 @@
 //! A load tester of the open model: requests have planned moments, whatever the server does, and latency counts from them.
 //!
 //! [`Recording`] connects the parts: the engine fills it; the table, the JSON output, the report page and the comparison of
-//! two runs read it. A [`source::Source`] supplies requests: [`ammo`], whose expected answers [`answers`] compares.
+//! two runs read it. A [`source::RequestSource`] supplies requests: [`ammo`], whose expected answers [`answers`] compares.
 //! [`rating`] is the contest's score of a run, and [`cup`] runs the contest.
 
 pub mod ammo;
@@ -35,6 +35,6 @@ pub mod target;
 pub mod versus;
 
 pub use recording::{
-    Failures, INTERVALS_MAX, Interval, LONGEST_NS, Latencies, Outcome, Percentiles, Phase, Recording, ServerSample,
-    Validity,
+    Failures, INTERVALS_MAX, Interval, LONGEST_NS, Latencies, Percentiles, Phase, Recording, RequestCounts,
+    ServerSample, Validity,
 };

@@ -1,6 +1,6 @@
 //! The live output of a run: one screen that is redrawn once a second, or plain lines.
 //!
-//! The engine makes a [`Progress`] once a second and passes it to [`Screen::show`]. On a terminal the screen is drawn over the
+//! The engine makes a [`RunProgress`] once a second and passes it to [`Screen::show`]. On a terminal the screen is drawn over the
 //! previous one. If standard error is not a terminal, `NO_COLOR` is set or `TERM` is `dumb`, each second is one line without
 //! escape sequences, so that the log of a build server stays readable.
 //!
@@ -27,7 +27,7 @@ const COLUMN: usize = 10;
 
 /// The progress of a run. The engine makes one each second.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Progress {
+pub struct RunProgress {
     /// Seconds since the first planned moment.
     pub elapsed: f64,
     /// Planned seconds; none if the end of the ammo ends the run.
@@ -96,7 +96,7 @@ impl<W: Write> Screen<W> {
     }
 
     /// Shows the newest progress in place of the previous one.
-    pub fn show(&mut self, progress: &Progress) {
+    pub fn show(&mut self, progress: &RunProgress) {
         if self.rates.len() == SPARKS_MAX {
             self.rates.pop_front();
         }
@@ -123,7 +123,7 @@ impl<W: Write> Screen<W> {
         }
     }
 
-    fn frame(&mut self, progress: &Progress) -> String {
+    fn frame(&mut self, progress: &RunProgress) -> String {
         let width = (self.width)();
         let lines = self.lines(progress);
         let mut text = self.back_to_first_line();
@@ -136,7 +136,7 @@ impl<W: Write> Screen<W> {
     }
 
     /// The lines of the screen, each with its colour.
-    fn lines(&self, progress: &Progress) -> Vec<(&'static str, String)> {
+    fn lines(&self, progress: &RunProgress) -> Vec<(&'static str, String)> {
         let (plain, bold, dim, red) = ("", "\x1b[1m", "\x1b[2m", "\x1b[31m");
         let header = ["p50", "p90", "p99", "max"].map(|name| format!("{name:>COLUMN$}")).concat();
         vec![
@@ -166,7 +166,7 @@ pub fn standard_output_width() -> usize {
 }
 
 /// One second as one line.
-fn plain_line(progress: &Progress) -> String {
+fn plain_line(progress: &RunProgress) -> String {
     let latency = &progress.second_latency;
     let [p50, p90, p99, max] =
         [latency.p50, latency.p90, latency.p99, latency.max].map(|ns| of_distribution(ns, latency.max));
@@ -181,7 +181,7 @@ fn plain_line(progress: &Progress) -> String {
 }
 
 /// Time gone by and time left.
-fn time_line(progress: &Progress) -> String {
+fn time_line(progress: &RunProgress) -> String {
     let phase = progress.phase.as_deref().map_or(String::new(), |phase| format!("   {}", printable(phase)));
     match progress.planned_seconds.zip(left(progress)) {
         Some((planned, left)) => {
@@ -194,17 +194,17 @@ fn time_line(progress: &Progress) -> String {
     }
 }
 
-fn left(progress: &Progress) -> Option<String> {
+fn left(progress: &RunProgress) -> Option<String> {
     progress.planned_seconds.map(|planned| span(planned - progress.elapsed))
 }
 
-fn rates(progress: &Progress) -> String {
+fn rates(progress: &RunProgress) -> String {
     let planned = progress.planned_rate.map_or(String::new(), |rate| format!("planned {}, ", per_second(rate)));
     let (sent, answered) = (per_second(progress.sent_rate), per_second(progress.answered_rate));
     format!("{planned}sent {sent}, answered {answered}, in flight {}", count(progress.in_flight))
 }
 
-fn errors(progress: &Progress) -> String {
+fn errors(progress: &RunProgress) -> String {
     let (errors, requests) = (progress.errors, progress.requests);
     format!("{} of {} ({})", count(errors), count(requests), share(errors, requests))
 }
@@ -226,9 +226,9 @@ fn sparkline(values: &VecDeque<f64>) -> String {
 mod tests {
     use super::*;
 
-    fn progress(elapsed: f64, rate: f64) -> Progress {
+    fn progress(elapsed: f64, rate: f64) -> RunProgress {
         let latency = Percentiles { p50: 210_000, p90: 900_000, p99: 5_000_000, max: 12_000_000, ..Default::default() };
-        Progress {
+        RunProgress {
             elapsed,
             planned_seconds: Some(180.0),
             planned_rate: Some(rate),
@@ -239,11 +239,11 @@ mod tests {
             latency,
             requests: 1_002,
             errors: 2,
-            ..Progress::default()
+            ..RunProgress::default()
         }
     }
 
-    fn shown(style: Style, width: fn() -> usize, all: &[Progress]) -> String {
+    fn shown(style: Style, width: fn() -> usize, all: &[RunProgress]) -> String {
         let mut bytes = Vec::new();
         let mut screen = Screen::new(&mut bytes, style, "http://127.0.0.1/\u{1b}[2J", "line(1,200,180s)", width);
         all.iter().for_each(|progress| screen.show(progress));

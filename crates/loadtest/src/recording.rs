@@ -24,7 +24,7 @@ pub struct Recording {
     /// From the first planned moment to the last answer, in seconds.
     pub seconds: f64,
     /// All requests of the run.
-    pub outcome: Outcome,
+    pub outcome: RequestCounts,
     /// The three distributions of the whole run.
     pub latencies: Latencies,
     /// A row for each second, or for each `interval_seconds` of a long run.
@@ -46,7 +46,7 @@ pub struct Recording {
 /// Counts of requests. `planned = answered + failures`, all of them; `sent = planned - connect - unsent`;
 /// `answered = right + wrong + late`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Outcome {
+pub struct RequestCounts {
     /// Requests that the profile planned, or that the connections of a closed load began.
     pub planned: u64,
     /// Requests whose bytes were sent.
@@ -93,7 +93,7 @@ impl Failures {
     }
 }
 
-impl Outcome {
+impl RequestCounts {
     /// Requests without a right answer within the timeout: wrong, late, failed and unsent ones.
     pub fn errors(&self) -> u64 {
         self.wrong + self.late + self.failures.total()
@@ -190,7 +190,7 @@ pub struct Phase {
     /// Its end, in seconds from the start of the run.
     pub to: f64,
     /// Its requests.
-    pub outcome: Outcome,
+    pub outcome: RequestCounts,
     /// Latencies, from the planned moments.
     pub latency: Percentiles,
     /// Service times, from the moments of sending.

@@ -4,7 +4,7 @@
 //! The same shape always gives the same recording.
 
 use crate::recording::{
-    Failures, Interval, LONGEST_NS, Latencies, Outcome, Percentiles, Phase, Recording, ServerSample, Validity,
+    Failures, Interval, LONGEST_NS, Latencies, Percentiles, Phase, Recording, RequestCounts, ServerSample, Validity,
 };
 use hdrhistogram::Histogram;
 use std::collections::{BTreeMap, VecDeque};
@@ -87,7 +87,7 @@ pub(crate) fn nothing_answered() -> Recording {
     let mut run = recording(Shape::Calm);
     let empty = histogram();
     run.latencies = Latencies { latency: empty.clone(), service: empty.clone(), sending_error: empty };
-    run.outcome = Outcome { planned: 10, sent: 10, rating: 20.0, ..Outcome::default() };
+    run.outcome = RequestCounts { planned: 10, sent: 10, rating: 20.0, ..RequestCounts::default() };
     run.outcome.failures.connect.insert("connection refused".into(), 10);
     run.intervals = vec![Interval { planned: 10, sent: 10, failed: 10, ..Interval::default() }];
     run.phases.clear();
@@ -175,14 +175,14 @@ fn interval(second: u32, requests: &[Request]) -> Interval {
     }
 }
 
-fn outcome(requests: &[&Request]) -> Outcome {
+fn outcome(requests: &[&Request]) -> RequestCounts {
     let [right, wrong, refused, timeout] =
         [Fate::Right, Fate::Wrong, Fate::Refused, Fate::Timeout].map(|fate| number(requests, fate));
     let planned = requests.len() as u64;
     let latencies = requests.iter().filter(|request| request.fate == Fate::Right).map(|request| request.latency);
     let connect = [("connection refused".to_owned(), refused)].into_iter().filter(|(_, count)| *count > 0).collect();
     let statuses = [(200, right), (503, wrong)].into_iter().filter(|(_, count)| *count > 0).collect();
-    Outcome {
+    RequestCounts {
         planned,
         sent: planned,
         answered: right + wrong,

@@ -1,11 +1,11 @@
 //! Sources of requests: the interface between the code that reads or makes requests and the engine that sends them.
 //!
-//! The engine asks a [`Source`] for one request after another, on a separate thread that reads ahead by a bounded number of
-//! bytes. The source may read files, parse and allocate: it does not run on the sending path. The engine distributes the requests
-//! to its loops in order (in the open model request `k` is sent at the profile's moment `k`), and informs an [`Observer`] about
-//! the end of each.
+//! The engine asks a [`RequestSource`] for one request after another, on a separate thread that reads ahead by a bounded number
+//! of bytes. The source may read files, parse and allocate: it does not run on the sending path. The engine distributes the
+//! requests to its loops in order (in the open model request `k` is sent at the profile's moment `k`), and informs an
+//! [`Observer`] about the end of each.
 //!
-//! A request that is always the same needs no thread: its source returns it once, from [`Source::constant`].
+//! A request that is always the same needs no thread: its source returns it once, from [`RequestSource::constant`].
 
 /// Largest request in bytes, head and body.
 pub const REQUEST_BYTES_MAX: usize = 16 << 20;
@@ -49,7 +49,7 @@ impl std::fmt::Display for SourceError {
 impl std::error::Error for SourceError {}
 
 /// A sequence of HTTP/1.1 requests.
-pub trait Source: Send {
+pub trait RequestSource: Send {
     /// Appends the bytes of the next request, ready to be sent, at most [`REQUEST_BYTES_MAX`]. Earlier content of `bytes` belongs
     /// to other requests. `None`: there are no more, and the run ends once the earlier ones are answered.
     fn next(&mut self, bytes: &mut Vec<u8>) -> Result<Option<Described>, SourceError>;
@@ -87,7 +87,7 @@ pub const OBSERVED_BODY_BYTES_MAX: usize = 1 << 20;
 
 /// An observer's verdict on a reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum ReplyVerdict {
     /// As expected.
     Right,
     /// Another status or body than expected.
@@ -102,5 +102,5 @@ pub enum Verdict {
 /// in [`crate::Recording::unchecked`]. An observer that keeps state for each request must therefore drop old state itself.
 pub trait Observer: Send {
     /// A request has ended. The verdict on a request without a reply is ignored.
-    fn observe(&mut self, observed: &Observed<'_>) -> Verdict;
+    fn observe(&mut self, observed: &Observed<'_>) -> ReplyVerdict;
 }

@@ -8,7 +8,7 @@ use crate::figures::{COLUMNS, Column, answered_per_second, causes, validity};
 use crate::grid::Grid;
 use crate::printable::{cut, printable};
 use crate::quantity::{bytes, count, moment, of_distribution, per_second, rating, share, three_digits};
-use crate::recording::{Outcome, Percentiles, Phase, Recording};
+use crate::recording::{Percentiles, Phase, Recording, RequestCounts};
 
 /// Largest number of listed causes, statuses and phases; the rest is counted.
 const ROWS_MAX: usize = 24;
@@ -101,13 +101,13 @@ fn phases(phases: &[Phase], columns: &[usize]) -> Grid {
     grid
 }
 
-fn append_causes(outcome: &Outcome, out: &mut String) {
+fn append_causes(outcome: &RequestCounts, out: &mut String) {
     let causes = causes(outcome);
     let rows = causes.iter().map(|cause| (printable(&cause.name).into_owned(), cause.requests));
     append_counts("errors by cause", rows, outcome.planned, out);
 }
 
-fn append_statuses(outcome: &Outcome, out: &mut String) {
+fn append_statuses(outcome: &RequestCounts, out: &mut String) {
     let rows = outcome.statuses.iter().map(|(status, number)| (status.to_string(), *number));
     append_counts("replies by status", rows, outcome.answered, out);
 }

@@ -9,7 +9,7 @@ const URL_BYTES_MAX: usize = 64 << 10;
 
 /// A URL `http://HOST[:PORT][/PATH]` or `https://…`, taken apart.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Target {
+pub struct TargetUrl {
     /// Whether TLS is used.
     pub is_tls: bool,
     /// Host name or address, without brackets.
@@ -66,7 +66,7 @@ impl fmt::Display for TargetError {
 
 impl std::error::Error for TargetError {}
 
-impl Target {
+impl TargetUrl {
     /// Parses a URL.
     pub fn parse(url: &str) -> Result<Self, TargetError> {
         let wrong = |what: &str| TargetError::Url(format!("`{url}` {what}"));
@@ -149,7 +149,7 @@ mod tests {
 
     #[track_caller]
     fn check(url: &str, host: &str, port: u16, authority: &str, path: &str) {
-        let target = Target::parse(url).unwrap();
+        let target = TargetUrl::parse(url).unwrap();
         let got = (target.host.as_str(), target.port, target.authority.as_str(), target.path.as_str());
         assert_eq!(got, (host, port, authority, path));
         assert_eq!(target.is_tls, url.starts_with("https"));
@@ -169,10 +169,10 @@ mod tests {
         for url in
             ["", "localhost:80", "ftp://a", "http://", "http://a:x/", "http://a:99999/", "http://[1]/", "http://a b/"]
         {
-            let error = Target::parse(url).unwrap_err().to_string();
+            let error = TargetUrl::parse(url).unwrap_err().to_string();
             assert!(error.contains("write http://HOST:PORT/PATH"), "{url}: {error}");
         }
-        assert!(Target::parse("http://me:secret@a/").unwrap_err().to_string().contains("--header"));
+        assert!(TargetUrl::parse("http://me:secret@a/").unwrap_err().to_string().contains("--header"));
     }
 
     #[test]
@@ -200,7 +200,7 @@ mod tests {
 
     #[test]
     fn a_name_without_an_address_is_told() {
-        let error = Target::parse("http://no-such-host.invalid/").unwrap().resolve().unwrap_err();
+        let error = TargetUrl::parse("http://no-such-host.invalid/").unwrap().resolve().unwrap_err();
         assert!(matches!(error, TargetError::Name { .. }), "{error}");
     }
 

@@ -65,7 +65,7 @@ pub fn run<E>(rounds: usize, mut turn: impl FnMut(Turn) -> Result<Recording, E>)
 /// Two servers, or two runs, side by side.
 pub struct SideBySide {
     /// A row for each figure.
-    pub rows: Vec<Compared>,
+    pub rows: Vec<ComparedFigure>,
     /// Number of ratios behind each row.
     pub rounds: usize,
     kind: Kind,
@@ -86,7 +86,7 @@ enum Kind {
 
 /// One figure of both sides.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Compared {
+pub struct ComparedFigure {
     /// What is compared.
     pub figure: &'static Figure,
     /// The median of the first side's turns. None: nothing was measured.
@@ -203,12 +203,12 @@ impl Figures {
     }
 }
 
-fn rows(turns: &[Figures]) -> Vec<Compared> {
+fn rows(turns: &[Figures]) -> Vec<ComparedFigure> {
     let row = |(index, figure)| {
         let values: Vec<Option<f64>> = turns.iter().map(|turn| turn.0[index]).collect();
         let ratios = ratios(&values);
         let of = |first: usize| median(values.iter().skip(first).step_by(2).copied().flatten().collect());
-        Compared { figure, first: of(0), second: of(1), ratio: median(ratios.clone()), noise: spread(ratios) }
+        ComparedFigure { figure, first: of(0), second: of(1), ratio: median(ratios.clone()), noise: spread(ratios) }
     };
     FIGURE.iter().enumerate().map(row).collect()
 }
@@ -245,7 +245,7 @@ fn at_share(values: &[f64], share: f64) -> Option<f64> {
     values.get((values.len().saturating_sub(1) as f64 * share).round() as usize).copied()
 }
 
-impl Compared {
+impl ComparedFigure {
     /// The meaning of the ratio, in words.
     pub fn verdict(&self) -> &'static str {
         match (self.ratio, self.noise) {
@@ -285,7 +285,7 @@ impl SideBySide {
             let ratios = pairs.filter(|(first, _)| *first > 0.0).map(|(first, second)| second / first).collect();
             let [first, second] = [&whole[0], &whole[1]].map(|figures| figures.0[index]);
             let ratio = first.zip(second).filter(|(first, _)| *first > 0.0).map(|(first, second)| second / first);
-            Compared { figure, first, second, ratio, noise: spread(ratios) }
+            ComparedFigure { figure, first, second, ratio, noise: spread(ratios) }
         };
         let rows = FIGURE.iter().enumerate().map(row).collect();
         SideBySide { rows, rounds, kind: Kind::Runs, first: first.clone(), second: second.clone() }
@@ -365,7 +365,7 @@ mod tests {
     use crate::sample_run::{self, Shape};
     use std::convert::Infallible;
 
-    fn row<'a>(comparison: &'a SideBySide, key: &str) -> &'a Compared {
+    fn row<'a>(comparison: &'a SideBySide, key: &str) -> &'a ComparedFigure {
         comparison.rows.iter().find(|row| row.figure.key == key).unwrap()
     }
 

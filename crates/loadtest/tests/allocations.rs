@@ -1,9 +1,9 @@
 //! A run of many requests allocates almost nothing for each, and its memory does not grow with their number.
 #![allow(clippy::unwrap_used, unsafe_code)] // a counting allocator implements an unsafe trait
 
-use loadtest::engine::{Load, Settings, Stop, Watchers, run};
+use loadtest::engine::{Load, LoadSettings, Stop, Watchers, run};
 use loadtest::profile::Profile;
-use loadtest::source::{Described, Source, SourceError};
+use loadtest::source::{Described, RequestSource, SourceError};
 use reactor::{Accept, ConnectionId, Io, Loop, Protocol, Reactor};
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::net::SocketAddr;
@@ -64,7 +64,7 @@ impl Accept for Hellos {
 /// Requests that pass through the reader thread.
 struct Read;
 
-impl Source for Read {
+impl RequestSource for Read {
     fn next(&mut self, bytes: &mut Vec<u8>) -> Result<Option<Described>, SourceError> {
         bytes.extend_from_slice(REQUEST);
         Ok(Some(Described::default()))
@@ -79,7 +79,7 @@ const REQUESTS_PER_ALLOCATION: u64 = 1000;
 const BYTES_MAX: usize = 60 << 20;
 
 #[track_caller]
-fn check(settings: &Settings) {
+fn check(settings: &LoadSettings) {
     let before = ALLOCATIONS.load(Ordering::SeqCst);
     let finished = run(settings, Box::new(Read), Watchers::default(), &Stop::default()).unwrap();
     let allocations = (ALLOCATIONS.load(Ordering::SeqCst) - before) as u64;
@@ -94,12 +94,13 @@ fn check(settings: &Settings) {
 /// Runs one after another, since the counters are for the whole process.
 #[test]
 fn requests_allocate_nothing_and_memory_stays() {
-    let mut reactor = Reactor::new(reactor::Settings { loops: 1, ..reactor::Settings::default() }).unwrap();
+    let mut reactor =
+        Reactor::new(reactor::ReactorSettings { loops: 1, ..reactor::ReactorSettings::default() }).unwrap();
     let settings = reactor::ListenerSettings::default();
     let (listener, address) = reactor.bind("127.0.0.1:0".parse().unwrap(), settings).unwrap();
     reactor.set_up(move |setup| setup.accept(listener, Box::new(Hellos)));
     let running = reactor.start().unwrap();
-    let closed = Settings {
+    let closed = LoadSettings {
         target: "test".to_owned(),
         address,
         tls: None,
@@ -112,7 +113,7 @@ fn requests_allocate_nothing_and_memory_stays() {
     };
     check(&closed);
     let profile = Arc::new(Profile::parse("const(8000,2s)").unwrap());
-    check(&Settings { load: Load::Open { profile, connections_at_start: 16 }, pipeline: 1, ..closed });
+    check(&LoadSettings { load: Load::Open { profile, connections_at_start: 16 }, pipeline: 1, ..closed });
     running.drain(Duration::ZERO);
     running.join().unwrap();
 }

@@ -1,8 +1,8 @@
 //! Ammo from files of every format, with answers.
 
-use loadtest::ammo::{Ammo, Format, Loops, OnBroken, Options};
+use loadtest::ammo::{Ammo, AmmoOptions, Format, Loops, OnBroken};
 use loadtest::answers::Comparison;
-use loadtest::source::{Described, Observed, ObservedReply, Observer as _, Source as _, Verdict};
+use loadtest::source::{Described, Observed, ObservedReply, Observer as _, ReplyVerdict, RequestSource as _};
 use std::io::Write as _;
 use std::num::NonZeroU64;
 use std::path::{Path, PathBuf};
@@ -13,8 +13,8 @@ fn file(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/ammo").join(name)
 }
 
-fn once() -> Options {
-    Options { loops: Loops::Times(NonZeroU64::MIN), ..Options::default() }
+fn once() -> AmmoOptions {
+    AmmoOptions { loops: Loops::Times(NonZeroU64::MIN), ..AmmoOptions::default() }
 }
 
 /// All requests of `ammo`, as the engine receives them.
@@ -62,7 +62,7 @@ fn a_list_of_urls_is_read_by_lines() {
 fn templates_are_filled_with_values_that_a_seed_decides() {
     let requests = |seed| {
         let loops = Loops::Times(NonZeroU64::new(50).expect("some"));
-        all(Ammo::open(&file("templates.txt"), Options { seed, loops, ..Options::default() }).expect("open"))
+        all(Ammo::open(&file("templates.txt"), AmmoOptions { seed, loops, ..AmmoOptions::default() }).expect("open"))
             .expect("good")
     };
     let (first, again, other) = (requests(1), requests(1), requests(2));
@@ -103,7 +103,7 @@ fn a_har_is_sent_without_the_requests_for_other_hosts() {
 fn an_access_log_is_sent_again_and_its_broken_lines_stop_it_or_are_counted() {
     let error = all(Ammo::open(&file("access.log"), once()).expect("open")).expect_err("a broken line");
     assert!(error.contains("access.log, line 3: ") && error.contains("no request line"), "{error}");
-    let options = Options { on_broken: OnBroken::Skip, ..once() };
+    let options = AmmoOptions { on_broken: OnBroken::Skip, ..once() };
     let ammo = Ammo::open(&file("access.log"), options).expect("open");
     assert_eq!(ammo.format(), Format::AccessLog);
     let counts = ammo.counts();
@@ -117,7 +117,7 @@ fn an_access_log_is_sent_again_and_its_broken_lines_stop_it_or_are_counted() {
 
 #[test]
 fn a_format_that_is_named_goes_before_the_one_that_is_found() {
-    let options = Options { format: Some(Format::Ndjson), ..once() };
+    let options = AmmoOptions { format: Some(Format::Ndjson), ..once() };
     let error = all(Ammo::open(&file("urls.txt"), options).expect("open")).expect_err("no JSON");
     assert!(error.contains("urls.txt, line 2: "), "{error}");
 }
@@ -134,7 +134,7 @@ fn answers_are_paired_with_requests_by_their_order() {
         let mut comparer = comparison.comparer();
         for (index, status, body) in replies {
             let reply = Some(ObservedReply { status, body, is_cut: false });
-            assert_eq!(comparer.observe(&Observed { index, tag: 0, reply }), Verdict::Right, "{answers}, {index}");
+            assert_eq!(comparer.observe(&Observed { index, tag: 0, reply }), ReplyVerdict::Right, "{answers}, {index}");
         }
     }
 }
@@ -158,7 +158,7 @@ fn answers_of_other_requests_are_an_error_with_their_line() {
 
 #[test]
 fn shuffled_requests_keep_their_answers() {
-    let options = Options { shuffle: Some(5), loops: Loops::Times(NonZeroU64::new(20).expect("some")), ..once() };
+    let options = AmmoOptions { shuffle: Some(5), loops: Loops::Times(NonZeroU64::new(20).expect("some")), ..once() };
     let ammo = Ammo::open_with_answers(&file("phantom.ammo"), &file("answers.tsv"), Arc::default(), options);
     let requests = all(ammo.expect("open")).expect("good");
     assert_eq!(requests.len(), 60);

@@ -1,7 +1,7 @@
 //! Runs with ammo and answers from files, against a server of known behaviour.
 
 use crate::harness::{Answer, Server, closed, finish, open, reply};
-use loadtest::ammo::{Ammo, Loops, Options};
+use loadtest::ammo::{Ammo, AmmoOptions, Loops};
 use loadtest::answers::Comparison;
 use loadtest::engine::Watchers;
 use std::num::NonZeroU64;
@@ -29,8 +29,8 @@ fn files(folder: &std::path::Path) -> (std::path::PathBuf, std::path::PathBuf) {
     (ammo, answers)
 }
 
-fn once() -> Options {
-    Options { loops: Loops::Times(NonZeroU64::MIN), ..Options::default() }
+fn once() -> AmmoOptions {
+    AmmoOptions { loops: Loops::Times(NonZeroU64::MIN), ..AmmoOptions::default() }
 }
 
 #[test]
@@ -65,7 +65,7 @@ fn a_run_ends_where_its_ammo_ends() {
     let (server, folder) = (server(), tempfile::tempdir().unwrap());
     let path = folder.path().join("ammo");
     std::fs::write(&path, "/1\n/2\n/3\n").unwrap();
-    let options = Options { loops: Loops::Times(NonZeroU64::new(4).unwrap()), ..Options::default() };
+    let options = AmmoOptions { loops: Loops::Times(NonZeroU64::new(4).unwrap()), ..AmmoOptions::default() };
     let finished =
         finish(&closed(server.address, 20_000), Box::new(Ammo::open(&path, options).unwrap()), Watchers::default());
     assert!(finished.failure.is_none());

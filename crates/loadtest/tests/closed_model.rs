@@ -2,7 +2,7 @@
 //! with chunks.
 
 use crate::harness::{Answer, Server, closed, finish, get, get_with, ok, open, record, reply};
-use loadtest::engine::{Settings, Watchers};
+use loadtest::engine::{LoadSettings, Watchers};
 use reactor::{TlsClient, TlsServer};
 use std::sync::Arc;
 use std::sync::Mutex;
@@ -36,7 +36,7 @@ fn with_new_connections_each_request_has_its_own() {
     let close = [("Connection".to_owned(), "close".to_owned())];
     for load in [closed(server.address, 200), open(server.address, "const(200,200ms)")] {
         let (before, requests_before) = (server.connections(), server.requests());
-        let settings = Settings { new_connections: true, ..load };
+        let settings = LoadSettings { new_connections: true, ..load };
         let outcome = finish(&settings, get_with(&close), Watchers::default()).recording.outcome;
         assert!(outcome.right > 0 && outcome.right == outcome.planned, "{outcome:?}");
         let (connections, requests) = (server.connections() - before, server.requests() - requests_before);
@@ -73,7 +73,7 @@ fn so_many_requests_are_pipelined_on_a_connection() {
         Answer::Bytes(reply(200, "x").repeat(8))
     });
     let timeout = Duration::from_millis(500);
-    let settings = Settings { connections: 1, pipeline: 8, threads: 1, timeout, ..closed(server.address, 200) };
+    let settings = LoadSettings { connections: 1, pipeline: 8, threads: 1, timeout, ..closed(server.address, 200) };
     let outcome = record(&settings).outcome;
     assert!(outcome.right >= 8 && outcome.right.is_multiple_of(8), "{outcome:?}");
     // The last group may be smaller than eight, because the run ended within it.
@@ -97,7 +97,9 @@ fn replies_in_chunks_in_pieces_and_until_the_end_are_read() {
 /// A TLS server on the reactor, which answers each read with a reply.
 mod tls_server {
     use super::reply;
-    use reactor::{Accept, ConnectionId, Io, ListenerSettings, Loop, Protocol, Reactor, Running, Settings, TlsServer};
+    use reactor::{
+        Accept, ConnectionId, Io, ListenerSettings, Loop, Protocol, Reactor, ReactorSettings, RunningReactor, TlsServer,
+    };
     use std::net::SocketAddr;
 
     struct Hello;
@@ -123,8 +125,8 @@ mod tls_server {
         }
     }
 
-    pub(super) fn start(tls: TlsServer) -> (SocketAddr, Running) {
-        let mut reactor = Reactor::new(Settings { loops: 1, ..Settings::default() }).unwrap();
+    pub(super) fn start(tls: TlsServer) -> (SocketAddr, RunningReactor) {
+        let mut reactor = Reactor::new(ReactorSettings { loops: 1, ..ReactorSettings::default() }).unwrap();
         let settings = ListenerSettings { tls: Some(tls), ..ListenerSettings::default() };
         let (listener, address) = reactor.bind("127.0.0.1:0".parse().unwrap(), settings).unwrap();
         reactor.set_up(move |setup| setup.accept(listener, Box::new(Hellos)));
@@ -140,11 +142,11 @@ fn tls_is_spoken_with_a_server_that_is_trusted_and_not_with_another() {
     let (address, running) = tls_server::start(tls);
     let trusted = TlsClient::from_pem(certificate.as_bytes(), "localhost", &["http/1.1"]).unwrap();
     for load in [closed(address, 200), open(address, "const(100,200ms)")] {
-        let outcome = record(&Settings { tls: Some(trusted.clone()), ..load }).outcome;
+        let outcome = record(&LoadSettings { tls: Some(trusted.clone()), ..load }).outcome;
         assert!(outcome.right > 10 && outcome.right == outcome.planned, "{outcome:?}");
     }
     let named = trusted.named("other.test").unwrap();
-    let outcome = record(&Settings { tls: Some(named), ..open(address, "const(100,100ms)") }).outcome;
+    let outcome = record(&LoadSettings { tls: Some(named), ..open(address, "const(100,100ms)") }).outcome;
     let (reason, count) = outcome.failures.connect.iter().next().expect("no connection is made");
     assert!(*count == 10 && reason.contains("TLS handshake") && reason.contains("name"), "{outcome:?}");
     running.drain(Duration::ZERO);
@@ -156,7 +158,8 @@ fn progress_is_told_once_a_second() {
     let server = Server::start(|_| ok());
     let seen = std::rc::Rc::new(std::cell::RefCell::new(Vec::new()));
     let of_engine = std::rc::Rc::clone(&seen);
-    let progress = Box::new(move |progress: &loadtest::live::Progress| of_engine.borrow_mut().push(progress.clone()));
+    let progress =
+        Box::new(move |progress: &loadtest::live::RunProgress| of_engine.borrow_mut().push(progress.clone()));
     let watchers = Watchers { progress: Some(progress), ..Watchers::default() };
     let outcome = finish(&open(server.address, "const(100,2500ms)"), get(), watchers).recording.outcome;
     let seen = seen.borrow();

@@ -1,8 +1,8 @@
 //! Every failure is counted by its kind.
 
 use crate::harness::{Answer, Server, closed, finish, ok, open, record, reply, unused_address};
-use loadtest::engine::{Settings, Watchers};
-use loadtest::source::{Described, Observed, Observer, Source, SourceError, Verdict};
+use loadtest::engine::{LoadSettings, Watchers};
+use loadtest::source::{Described, Observed, Observer, ReplyVerdict, RequestSource, SourceError};
 use std::collections::BTreeSet;
 use std::sync::mpsc;
 use std::time::Duration;
@@ -33,7 +33,7 @@ fn a_reply_that_comes_in_time_for_its_sending_but_not_for_its_plan_is_late() {
     });
     // The second request is planned at 0.2 s, sent at 0.8 s and answered at 1.6 s.
     let timeout = Duration::from_secs(1);
-    let settings = Settings { connections: 1, threads: 1, timeout, ..open(server.address, "const(5,400ms)") };
+    let settings = LoadSettings { connections: 1, threads: 1, timeout, ..open(server.address, "const(5,400ms)") };
     let outcome = record(&settings).outcome;
     assert_eq!((outcome.right, outcome.late, outcome.failures.total()), (1, 1, 0));
     assert!((1.8..2.0).contains(&outcome.rating), "{}", outcome.rating);
@@ -54,7 +54,7 @@ struct Numbered {
     end: u64,
 }
 
-impl Source for Numbered {
+impl RequestSource for Numbered {
     fn next(&mut self, bytes: &mut Vec<u8>) -> Result<Option<Described>, SourceError> {
         if self.next == self.end {
             return Err(SourceError(format!("line {} is broken", self.end)));
@@ -84,11 +84,11 @@ fn echoing() -> Server {
 struct OddIsWrong(mpsc::Sender<(u64, Option<String>)>);
 
 impl Observer for OddIsWrong {
-    fn observe(&mut self, observed: &Observed<'_>) -> Verdict {
+    fn observe(&mut self, observed: &Observed<'_>) -> ReplyVerdict {
         assert_eq!(observed.tag, 7);
         let body = observed.reply.map(|reply| String::from_utf8_lossy(reply.body).into_owned());
         self.0.send((observed.index, body)).unwrap();
-        if observed.index % 2 == 1 { Verdict::Wrong } else { Verdict::Unknown }
+        if observed.index % 2 == 1 { ReplyVerdict::Wrong } else { ReplyVerdict::Unknown }
     }
 }
 

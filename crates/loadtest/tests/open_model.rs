@@ -2,7 +2,7 @@
 
 use crate::harness::{Answer, Server, check_sums, get, ok, open, record};
 use loadtest::Validity;
-use loadtest::engine::{Settings, Stop, Watchers, run};
+use loadtest::engine::{LoadSettings, Stop, Watchers, run};
 use std::time::{Duration, Instant};
 
 #[test]
@@ -30,7 +30,7 @@ fn stalled(connections: u32) -> loadtest::Recording {
         }
         ok()
     });
-    let settings = Settings { connections, threads: 1, ..open(server.address, "const(500,1s)") };
+    let settings = LoadSettings { connections, threads: 1, ..open(server.address, "const(500,1s)") };
     record(&settings)
 }
 
@@ -62,7 +62,7 @@ fn on_one_connection_the_service_time_hides_the_stall_that_the_latency_shows() {
 fn requests_that_find_no_connection_until_the_timeout_are_unsent_and_cost_it() {
     let server = Server::start(|_| Answer::Silence);
     let timeout = Duration::from_millis(200);
-    let settings = Settings { connections: 1, threads: 1, timeout, ..open(server.address, "const(100,300ms)") };
+    let settings = LoadSettings { connections: 1, threads: 1, timeout, ..open(server.address, "const(100,300ms)") };
     let recording = record(&settings);
     let failures = &recording.outcome.failures;
     assert_eq!((recording.outcome.planned, recording.outcome.answered), (30, 0));
@@ -81,7 +81,7 @@ fn more_connections_are_made_when_requests_wait() {
         ok()
     });
     // 200 requests per second of 100 ms each are 20 in flight; four connections exist at the start.
-    let recording = record(&Settings { connections: 64, ..open(server.address, "const(200,500ms)") });
+    let recording = record(&LoadSettings { connections: 64, ..open(server.address, "const(200,500ms)") });
     assert_eq!(recording.outcome.right, 100);
     assert!(server.connections() >= 10, "{} connections", server.connections());
     assert!(server.connections() <= 64, "{} connections", server.connections());
@@ -109,7 +109,7 @@ fn a_generator_without_a_processor_says_so() {
     // Far more than any loop can send.
     let profile = "const(9000000,300ms)";
     let timeout = Duration::from_millis(300);
-    let settings = Settings { threads: 1, timeout, ..open(server.address, profile) };
+    let settings = LoadSettings { threads: 1, timeout, ..open(server.address, profile) };
     let recording = record(&settings);
     assert!(recording.outcome.failures.unsent > 0);
     let Validity::Invalid(reason) = recording.validity else { return };

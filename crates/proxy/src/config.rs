@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use reactor::{Address, TlsClient, TlsServer};
 
-use crate::placement::{Distribution, Hash, Ketama, Placement, Server, Slots};
+use crate::placement::{Distribution, Hash, Ketama, Placement, RingServer, Slots};
 
 /// Nodes of one proxy.
 pub const NODES_MAX: usize = 1024;
@@ -77,8 +77,8 @@ impl Spread {
     /// The placement over the nodes for which `takes_keys` is true, by their positions in the list; at least one must be. If the
     /// distribution does not permit ejection, all nodes take keys.
     pub fn placement_over(&self, nodes: &[NodeConfig], takes_keys: impl Fn(usize) -> bool) -> Placement {
-        let servers = || -> Vec<Server> {
-            nodes.iter().map(|node| Server { name: node.ring_name.clone(), weight: node.weight }).collect()
+        let servers = || -> Vec<RingServer> {
+            nodes.iter().map(|node| RingServer { name: node.ring_name.clone(), weight: node.weight }).collect()
         };
         match *self {
             Spread::Crc32 => Placement::Crc32 { nodes: nodes.len() },
@@ -109,7 +109,7 @@ impl fmt::Debug for Password {
 
 /// Bounds of a proxy, each with its default.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Limits {
+pub struct ProxyLimits {
     /// Clients connected at the same time.
     pub clients_max: usize,
     /// Unanswered commands of one client; at this bound the client is not read.
@@ -135,9 +135,9 @@ pub struct Limits {
     pub stall_max: Duration,
 }
 
-impl Default for Limits {
-    fn default() -> Limits {
-        Limits {
+impl Default for ProxyLimits {
+    fn default() -> ProxyLimits {
+        ProxyLimits {
             clients_max: 20_000,
             commands_max: 1024,
             client_bytes_max: 1 << 20,
@@ -153,7 +153,7 @@ impl Default for Limits {
 
 /// A proxy.
 #[derive(Clone, Debug)]
-pub struct Config {
+pub struct ProxyConfig {
     /// At least one, at most [`NODES_MAX`].
     pub nodes: Vec<NodeConfig>,
     /// How keys are spread.
@@ -192,13 +192,13 @@ pub struct Config {
     /// Commands that take at least this long are logged.
     pub slow: Option<Duration>,
     /// Bounds.
-    pub limits: Limits,
+    pub limits: ProxyLimits,
 }
 
-impl Config {
+impl ProxyConfig {
     /// A proxy for these nodes, with all defaults.
-    pub fn new(nodes: Vec<NodeConfig>) -> Config {
-        Config {
+    pub fn new(nodes: Vec<NodeConfig>) -> ProxyConfig {
+        ProxyConfig {
             nodes,
             spread: Spread::Crc32,
             ejection: None,
@@ -217,7 +217,7 @@ impl Config {
             node_timeout: None,
             idle_timeout: None,
             slow: None,
-            limits: Limits::default(),
+            limits: ProxyLimits::default(),
         }
     }
 }

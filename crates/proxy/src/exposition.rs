@@ -6,11 +6,11 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::{Reply, Request, Server, Service, Settings as HttpSettings, Status};
+use http::{HttpRequest, HttpServer, HttpSettings, Reply, Service, Status};
 use reactor::Reactor;
 
 use crate::commands::CommandTable;
-use crate::metrics::{LATENCY_BUCKETS, Latency, LoopCounters, Requests};
+use crate::metrics::{LATENCY_BUCKETS, LatencyHistogram, LoopCounters, Requests};
 
 /// Commands that only nodes know are counted under one name: their numbers differ between loops.
 const OTHER_COMMANDS: &str = "other";
@@ -32,11 +32,12 @@ impl<'t> Family<'t> {
         let _ = writeln!(self.text, "{}{suffix}{braces} {value}", self.name);
     }
 
-    fn histogram(&mut self, labels: &str, latencies: &[&Latency]) {
+    fn histogram(&mut self, labels: &str, latencies: &[&LatencyHistogram]) {
         let (mut count, mut sum_ns) = (0, 0);
         for bucket in 0..LATENCY_BUCKETS {
             count += latencies.iter().map(|latency| latency.buckets[bucket].get()).sum::<u64>();
-            let bound = Latency::bound(bucket).map_or("+Inf".to_owned(), |bound| bound.as_secs_f64().to_string());
+            let bound =
+                LatencyHistogram::bound(bucket).map_or("+Inf".to_owned(), |bound| bound.as_secs_f64().to_string());
             self.line("_bucket", &format!("{labels},le=\"{bound}\""), count);
         }
         latencies.iter().for_each(|latency| sum_ns += latency.sum_ns.get());
@@ -114,7 +115,7 @@ fn requests(text: &mut String, by: &str, all: &[Labelled<'_>]) {
     all.iter().for_each(|one| family.line("", &one.label, sum(one, |of| of.errors.get())));
     let mut family = Family::begin(text, seconds, "histogram", "Time from a request to the end of its reply.");
     for one in all {
-        let latencies: Vec<&Latency> = one.counted.iter().map(|requests| &requests.latency).collect();
+        let latencies: Vec<&LatencyHistogram> = one.counted.iter().map(|requests| &requests.latency).collect();
         family.histogram(&one.label, &latencies);
     }
 }
@@ -192,7 +193,7 @@ impl Service for MetricsPage {
 
     fn local(&self, _: &reactor::Loop) {}
 
-    fn call(&self, _: &mut (), request: &Request<'_>, reply: Reply<'_>) {
+    fn call(&self, _: &mut (), request: &HttpRequest<'_>, reply: Reply<'_>) {
         match request.path() {
             "/metrics" => reply.send(Status(200), "text/plain; version=0.0.4", exposition(&self.pools).as_bytes()),
             _ => reply.send(Status(404), "text/plain", b"metrics are at /metrics\n"),
@@ -209,13 +210,13 @@ pub fn serve_metrics(
     address: SocketAddr,
     pools: Vec<(Option<String>, Vec<Arc<LoopCounters>>)>,
 ) -> io::Result<(SocketAddr, MetricsServer)> {
-    let mut reactor = Reactor::new(reactor::Settings { loops: 1, ..Default::default() })?;
-    let bound = reactor.listen(address, Arc::new(Server::new(MetricsPage { pools }, HttpSettings::default())))?;
+    let mut reactor = Reactor::new(reactor::ReactorSettings { loops: 1, ..Default::default() })?;
+    let bound = reactor.listen(address, Arc::new(HttpServer::new(MetricsPage { pools }, HttpSettings::default())))?;
     Ok((bound, MetricsServer(Some(reactor.start()?))))
 }
 
 /// The metrics server; dropping it stops the server.
-pub struct MetricsServer(Option<reactor::Running>);
+pub struct MetricsServer(Option<reactor::RunningReactor>);
 
 impl Drop for MetricsServer {
     fn drop(&mut self) {

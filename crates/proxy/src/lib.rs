@@ -32,5 +32,5 @@ pub use address::{parse_address, parse_node, parse_nodes};
 pub use exposition::{MetricsServer, exposition, serve_metrics};
 pub use node_list::NodeListError;
 pub use reactor::Address;
-pub use reactor::{TlsClient, TlsError, TlsServer};
-pub use start::{Running, StartError, start};
+pub use reactor::{CertificateError, TlsClient, TlsServer};
+pub use start::{ProxyStartError, RunningProxy, start};

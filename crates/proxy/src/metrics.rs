@@ -41,14 +41,14 @@ impl Counter {
 
 /// A histogram of durations.
 #[derive(Debug, Default)]
-pub struct Latency {
+pub struct LatencyHistogram {
     /// See [`LATENCY_BUCKETS`].
     pub buckets: [Counter; LATENCY_BUCKETS],
     /// Sum, in nanoseconds.
     pub sum_ns: Counter,
 }
 
-impl Latency {
+impl LatencyHistogram {
     #[inline]
     fn record(&self, nanoseconds: u64) {
         let bits = u64::BITS - (nanoseconds >> FIRST_BUCKET_NS_LOG2).leading_zeros();
@@ -70,7 +70,7 @@ pub struct Requests {
     /// Those answered with an error, and those that no node answered.
     pub errors: Counter,
     /// From the client's request to the end of the node's reply; the loop's clock advances once per tick.
-    pub latency: Latency,
+    pub latency: LatencyHistogram,
 }
 
 /// Counters of one node.
@@ -161,11 +161,11 @@ mod tests {
     #[test]
     fn a_latency_counts_below_its_bucket_s_bound() {
         for (microseconds, bucket) in [(0, 0), (16, 0), (17, 1), (32, 1), (33, 2), (1000, 6), (u64::MAX / 2000, 19)] {
-            let latency = Latency::default();
+            let latency = LatencyHistogram::default();
             latency.record(microseconds * 1000);
             let at = latency.buckets.iter().position(|count| count.get() == 1).unwrap();
             assert_eq!(at, bucket, "{microseconds} µs");
-            assert!(Latency::bound(at).is_none_or(|bound| Duration::from_micros(microseconds) < bound));
+            assert!(LatencyHistogram::bound(at).is_none_or(|bound| Duration::from_micros(microseconds) < bound));
         }
     }
 }

@@ -9,7 +9,7 @@ use reactor::Address;
 use saphyr::{LoadableYamlNode, Yaml};
 
 use crate::address::{parse_address, parse_node};
-use crate::config::{Config, DistributionKind, Ejection, NodeConfig, Password, Spread};
+use crate::config::{DistributionKind, Ejection, NodeConfig, Password, ProxyConfig, Spread};
 use crate::placement::Hash;
 
 /// twemproxy's own defaults of `server_failure_limit` and `server_retry_timeout`.
@@ -18,13 +18,13 @@ const RETRY: Duration = Duration::from_millis(30_000);
 
 /// A pool of the file.
 #[derive(Clone, Debug)]
-pub struct Pool {
+pub struct NutcrackerPool {
     /// Its name in the file.
     pub name: String,
     /// Its listening address.
     pub listen: Address,
     /// The proxy's configuration.
-    pub config: Config,
+    pub config: ProxyConfig,
     /// Unsupported keys, each with what the proxy does instead.
     pub notices: Vec<String>,
 }
@@ -33,7 +33,7 @@ pub struct Pool {
 ///
 /// # Errors
 /// The problem, with the name of the pool.
-pub fn parse(text: &str) -> Result<Vec<Pool>, String> {
+pub fn parse(text: &str) -> Result<Vec<NutcrackerPool>, String> {
     let documents = Yaml::load_from_str(text).map_err(|error| format!("it is no YAML: {error}"))?;
     let pools = documents.first().and_then(|document| document.as_mapping()).ok_or("it holds no pools")?;
     pools
@@ -62,11 +62,11 @@ struct Reading {
     ejects: bool,
     ejection: Ejection,
     listen: Option<Address>,
-    config: Config,
+    config: ProxyConfig,
     notices: Vec<String>,
 }
 
-fn pool(name: &str, keys: &Yaml<'_>) -> Result<Pool, String> {
+fn pool(name: &str, keys: &Yaml<'_>) -> Result<NutcrackerPool, String> {
     let mut reading = Reading {
         hash: Hash::Fnv1a64,
         distribution: DistributionKind::Ketama,
@@ -75,7 +75,7 @@ fn pool(name: &str, keys: &Yaml<'_>) -> Result<Pool, String> {
         ejects: false,
         ejection: Ejection { failures: FAILURES, time: RETRY },
         listen: None,
-        config: Config::new(Vec::new()),
+        config: ProxyConfig::new(Vec::new()),
         notices: Vec::new(),
     };
     for (key, value) in keys.as_mapping().ok_or("it is no list of keys")? {
@@ -154,7 +154,7 @@ impl Reading {
         Ok(format!("{key} is not supported: {instead}"))
     }
 
-    fn pool(mut self, name: &str) -> Result<Pool, String> {
+    fn pool(mut self, name: &str) -> Result<NutcrackerPool, String> {
         if !self.is_redis {
             return Err("it is a pool of memcached: only those with redis: true are served".to_owned());
         }
@@ -165,7 +165,7 @@ impl Reading {
         self.config.spread = Spread::Twemproxy { hash, distribution, hash_tag };
         self.config.ejection = self.ejects.then_some(self.ejection);
         let listen = self.listen.ok_or("listen: is missing")?;
-        Ok(Pool { name: name.to_owned(), listen, config: self.config, notices: self.notices })
+        Ok(NutcrackerPool { name: name.to_owned(), listen, config: self.config, notices: self.notices })
     }
 }
 

@@ -5,9 +5,9 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use reactor::{Address, ListenerSettings, Reactor, Settings, Traffic};
+use reactor::{Address, ListenerSettings, Reactor, ReactorSettings, Traffic};
 
-use crate::config::{Config, NodeConfig};
+use crate::config::{NodeConfig, ProxyConfig};
 use crate::metrics::LoopCounters;
 use crate::node_list::{NodeListError, SharedNodes};
 use crate::shard::{Clients, Shard, Upkeep};
@@ -23,7 +23,7 @@ const REQUESTS_PER_TURN: u32 = 2048;
 
 /// Why a proxy cannot start.
 #[derive(Debug)]
-pub enum StartError {
+pub enum ProxyStartError {
     /// Listening on an address failed.
     Listen(Address, io::Error),
     /// The list of nodes is invalid.
@@ -32,35 +32,36 @@ pub enum StartError {
     Loops(io::Error),
 }
 
-impl fmt::Display for StartError {
+impl fmt::Display for ProxyStartError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            StartError::Listen(address, error) => write!(f, "cannot listen on {address}: {error}"),
-            StartError::Nodes(error) => error.fmt(f),
-            StartError::Loops(error) => write!(f, "the event loops do not start: {error}"),
+            ProxyStartError::Listen(address, error) => write!(f, "cannot listen on {address}: {error}"),
+            ProxyStartError::Nodes(error) => error.fmt(f),
+            ProxyStartError::Loops(error) => write!(f, "the event loops do not start: {error}"),
         }
     }
 }
 
-impl std::error::Error for StartError {}
+impl std::error::Error for ProxyStartError {}
 
 /// A running proxy.
-pub struct Running {
-    loops: reactor::Running,
+pub struct RunningProxy {
+    loops: reactor::RunningReactor,
     addresses: Vec<Address>,
     nodes: Arc<SharedNodes>,
     counters: Vec<Arc<LoopCounters>>,
-    config: Arc<Config>,
+    config: Arc<ProxyConfig>,
 }
 
 /// Starts a proxy that listens on these addresses; port 0 means any free port. Only the owner can access a Unix socket's file.
 ///
 /// # Errors
 /// Listening failed, or the loops cannot start. Unreachable nodes are not an error: they may become reachable.
-pub fn start(config: Config, listen: &[Address]) -> Result<Running, StartError> {
-    let nodes = SharedNodes::new(config.spread, config.ejection, config.nodes.clone()).map_err(StartError::Nodes)?;
+pub fn start(config: ProxyConfig, listen: &[Address]) -> Result<RunningProxy, ProxyStartError> {
+    let nodes =
+        SharedNodes::new(config.spread, config.ejection, config.nodes.clone()).map_err(ProxyStartError::Nodes)?;
     let (nodes, config) = (Arc::new(nodes), Arc::new(config));
-    let mut reactor = Reactor::new(settings(&config)).map_err(StartError::Loops)?;
+    let mut reactor = Reactor::new(settings(&config)).map_err(ProxyStartError::Loops)?;
     let (mut addresses, mut listeners) = (Vec::new(), Vec::new());
     for address in listen {
         let settings = ListenerSettings { backlog: config.backlog, tls: config.tls.clone(), ..Default::default() };
@@ -68,7 +69,7 @@ pub fn start(config: Config, listen: &[Address]) -> Result<Running, StartError> 
             Address::Tcp(address) => reactor.bind(*address, settings).map(|(id, bound)| (id, Address::Tcp(bound))),
             Address::Unix(path) => reactor.bind_unix(path, settings).map(|id| (id, address.clone())),
         };
-        let (listener, bound) = bound.map_err(|error| StartError::Listen(address.clone(), error))?;
+        let (listener, bound) = bound.map_err(|error| ProxyStartError::Listen(address.clone(), error))?;
         listeners.push(listener);
         addresses.push(bound);
     }
@@ -83,14 +84,14 @@ pub fn start(config: Config, listen: &[Address]) -> Result<Running, StartError> 
             setup.accept(*listener, Box::new(Clients { shard: shard.clone() }));
         }
     });
-    let loops = reactor.start().map_err(StartError::Loops)?;
-    Ok(Running { loops, addresses, nodes, counters, config })
+    let loops = reactor.start().map_err(ProxyStartError::Loops)?;
+    Ok(RunningProxy { loops, addresses, nodes, counters, config })
 }
 
-fn settings(config: &Config) -> Settings {
+fn settings(config: &ProxyConfig) -> ReactorSettings {
     let limits = &config.limits;
     let threads = config.threads.max(1);
-    Settings {
+    ReactorSettings {
         loops: threads,
         connections_max: limits.clients_max,
         traffic: Traffic {
@@ -104,18 +105,18 @@ fn settings(config: &Config) -> Settings {
         },
         held_bytes_max: limits.total_bytes_max / threads,
         connect_max: config.connect_max,
-        ..Settings::default()
+        ..ReactorSettings::default()
     }
 }
 
-impl Running {
+impl RunningProxy {
     /// Its listening addresses, in the given order.
     pub fn addresses(&self) -> &[Address] {
         &self.addresses
     }
 
     /// The configuration at the start; the list of nodes may have been replaced since.
-    pub fn config(&self) -> &Config {
+    pub fn config(&self) -> &ProxyConfig {
         &self.config
     }
 
@@ -140,7 +141,7 @@ impl Running {
         &self.counters
     }
 
-    /// Registers a call for the case that a loop ends by itself: see [`reactor::Running::on_broken`].
+    /// Registers a call for the case that a loop ends by itself: see [`reactor::RunningReactor::on_broken`].
     pub fn on_broken(&self, call: impl FnOnce() + Send + 'static) {
         self.loops.on_broken(call);
     }
@@ -150,7 +151,7 @@ impl Running {
         self.loops.drain(limit);
     }
 
-    /// Waits for the end, after [`Running::drain`].
+    /// Waits for the end, after [`RunningProxy::drain`].
     ///
     /// # Errors
     /// A loop has ended by itself.

@@ -4,7 +4,7 @@ use crate::nodes::cluster::Cluster;
 use crate::nodes::{Plain, address_of, eventually, is_there};
 use proxy::placement::slot_of;
 
-fn end(proxy: proxy::Running) {
+fn end(proxy: proxy::RunningProxy) {
     proxy.drain(std::time::Duration::ZERO);
     proxy.join().unwrap();
 }

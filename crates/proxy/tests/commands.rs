@@ -244,7 +244,7 @@ fn a_unix_socket_is_listened_on_and_connected_to() {
     let _redis = crate::nodes::Program::start(&mut command, port);
     let node = proxy::parse_node(&format!("unix:{}", node.display())).unwrap();
     let listen = proxy::parse_address(&format!("unix:{}", socket.display())).unwrap();
-    let config = proxy::config::Config { threads: 2, ..proxy::config::Config::new(vec![node]) };
+    let config = proxy::config::ProxyConfig { threads: 2, ..proxy::config::ProxyConfig::new(vec![node]) };
     let proxy = proxy::start(config, &[listen]).unwrap();
     let mut stream = std::os::unix::net::UnixStream::connect(&socket).unwrap();
     stream.write_all(b"set a 1\r\nincr a\r\n").unwrap();

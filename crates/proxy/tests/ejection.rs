@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::time::Duration;
 
-use proxy::config::{Config, DistributionKind, Ejection, Spread};
+use proxy::config::{DistributionKind, Ejection, ProxyConfig, Spread};
 use proxy::placement::Hash;
 
 use crate::nodes::{self, Plain, Program, Sharded, eventually, free_port, is_there};
@@ -15,7 +15,7 @@ fn spread(distribution: DistributionKind) -> Spread {
     Spread::Twemproxy { hash: Hash::Fnv1a64, distribution, hash_tag: None }
 }
 
-fn ejecting(distribution: DistributionKind, time: Duration) -> impl FnOnce(&mut Config) {
+fn ejecting(distribution: DistributionKind, time: Duration) -> impl FnOnce(&mut ProxyConfig) {
     move |config| {
         config.spread = spread(distribution);
         config.ejection = Some(Ejection { failures: 2, time });

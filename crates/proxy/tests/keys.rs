@@ -1,7 +1,7 @@
 //! Positions of keys, compared with Redis's own `COMMAND GETKEYS`.
 
-use proxy::commands::{CommandTable, Handling, Request};
-use resp::codec::{Limits, View, write_command};
+use proxy::commands::{CommandRequest, CommandTable, Handling};
+use resp::codec::{FrameLimits, ReplyView, write_command};
 
 use crate::nodes::{Plain, Program, is_there};
 
@@ -26,7 +26,7 @@ fn keys_of<'a>(table: &CommandTable, words: &[&'a str]) -> Option<Vec<&'a str>> 
     let mut bytes = Vec::new();
     write_command(&mut bytes, words);
     let mut spans = Vec::new();
-    let request = Request::of(&bytes, &mut spans);
+    let request = CommandRequest::of(&bytes, &mut spans);
     let command = table.get(table.find_request(&request)?);
     let keys = command.keys(&request).ok()?;
     Some(keys.iter().map(|at| words[at]).collect()).filter(|keys: &Vec<&str>| !keys.is_empty())
@@ -45,7 +45,7 @@ fn keys_are_those_of_command_getkeys() {
     let mut plain = Plain::connect(redis.address);
     let mut learned = CommandTable::new();
     let reply = plain.reply(&["COMMAND"]);
-    learned.learn(&View::parse(&reply, Limits::default()).unwrap().unwrap().0);
+    learned.learn(&ReplyView::parse(&reply, FrameLimits::default()).unwrap().unwrap().0);
     for words in requests(REQUESTS) {
         let asked: Vec<&str> = ["COMMAND", "GETKEYS"].iter().chain(&words).copied().collect();
         plain.send([&*asked.iter().map(|word| word.as_bytes()).collect::<Vec<_>>()]);
@@ -82,7 +82,7 @@ fn a_node_may_add_commands_and_change_none_of_the_numbers() {
     let mut table = CommandTable::new();
     let (get, count) = (table.find(b"GET").unwrap(), table.commands().len());
     let reply = b"*1\r\n*6\r\n$8\r\nJSON.GET\r\n:-2\r\n*1\r\n+readonly\r\n:1\r\n:1\r\n:1\r\n";
-    table.learn(&View::parse(reply, Limits::default()).unwrap().unwrap().0);
+    table.learn(&ReplyView::parse(reply, FrameLimits::default()).unwrap().unwrap().0);
     assert_eq!((table.find(b"get"), table.commands().len()), (Some(get), count + 1));
     let added = table.get(table.find(b"json.get").unwrap());
     assert_eq!((added.handling, added.only_key), (Handling::Keyed, Some(1)));
@@ -94,7 +94,7 @@ fn a_node_may_add_commands_with_subcommands() {
     let mut table = CommandTable::new();
     // MOD is a container without keys; MOD|GET has one at its second argument.
     let reply = b"*1\r\n*10\r\n$3\r\nmod\r\n:-2\r\n*0\r\n:0\r\n:0\r\n:0\r\n*0\r\n*0\r\n*0\r\n*1\r\n*6\r\n$7\r\nmod|get\r\n:3\r\n*0\r\n:2\r\n:2\r\n:1\r\n";
-    table.learn(&View::parse(reply, Limits::default()).unwrap().unwrap().0);
+    table.learn(&ReplyView::parse(reply, FrameLimits::default()).unwrap().unwrap().0);
     assert_eq!(keys_of(&table, &["MOD", "GET", "k"]), Some(vec!["k"]));
 }
 
@@ -110,7 +110,7 @@ fn subcommands_are_found_by_their_second_word() {
         let mut bytes = Vec::new();
         write_command(&mut bytes, words);
         let mut spans = Vec::new();
-        let found = table.find_request(&Request::of(&bytes, &mut spans)).unwrap();
+        let found = table.find_request(&CommandRequest::of(&bytes, &mut spans)).unwrap();
         assert_eq!(&*table.get(found).name, name);
     }
     assert!(table.find(&[b'x'; 1000]).is_none());
@@ -120,7 +120,7 @@ fn subcommands_are_found_by_their_second_word() {
 fn a_command_that_waits_is_known_to_where_the_node_does_not_tell() {
     // As Redis 6.2 reports it: `blocking` came with 7.0.
     let told = b"*1\r\n*7\r\n$5\r\nblpop\r\n:-3\r\n*2\r\n+write\r\n+noscript\r\n:1\r\n:-2\r\n:1\r\n*2\r\n+@write\r\n+@blocking\r\n";
-    let (view, _) = View::parse(told, Limits::default()).unwrap().unwrap();
+    let (view, _) = ReplyView::parse(told, FrameLimits::default()).unwrap().unwrap();
     let mut table = CommandTable::new();
     table.learn(&view);
     let command = table.get(table.find(b"BLPOP").unwrap());

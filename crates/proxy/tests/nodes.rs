@@ -9,9 +9,9 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use proxy::Address;
-use proxy::config::{Config, NodeConfig};
+use proxy::config::{NodeConfig, ProxyConfig};
 use proxy::placement::Placement;
-use resp::codec::{Limits, ReplyFramer};
+use resp::codec::{FrameLimits, ReplyFramer};
 
 /// Every wait ends after this time.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -125,18 +125,18 @@ impl Program {
 /// Four nodes and a proxy before them, in this process.
 pub(crate) struct Sharded {
     pub(crate) nodes: Vec<Program>,
-    pub(crate) proxy: Option<proxy::Running>,
+    pub(crate) proxy: Option<proxy::RunningProxy>,
 }
 
 impl Sharded {
     /// Starts the nodes, and a proxy whose configuration `change` may adapt.
-    pub(crate) fn start(change: impl FnOnce(&mut Config)) -> Sharded {
+    pub(crate) fn start(change: impl FnOnce(&mut ProxyConfig)) -> Sharded {
         let nodes: Vec<Program> = (0..4).map(|_| Program::redis()).collect();
         let addresses: Vec<SocketAddr> = nodes.iter().map(|node| node.address).collect();
         Sharded { nodes, proxy: Some(start_proxy(&addresses, change)) }
     }
 
-    pub(crate) fn proxy(&self) -> &proxy::Running {
+    pub(crate) fn proxy(&self) -> &proxy::RunningProxy {
         self.proxy.as_ref().unwrap()
     }
 
@@ -164,15 +164,15 @@ impl Drop for Sharded {
 }
 
 /// Starts a proxy for these nodes.
-pub(crate) fn start_proxy(nodes: &[SocketAddr], change: impl FnOnce(&mut Config)) -> proxy::Running {
-    let mut config = Config::new(nodes.iter().map(|address| node(*address)).collect());
+pub(crate) fn start_proxy(nodes: &[SocketAddr], change: impl FnOnce(&mut ProxyConfig)) -> proxy::RunningProxy {
+    let mut config = ProxyConfig::new(nodes.iter().map(|address| node(*address)).collect());
     config.threads = 1;
     change(&mut config);
     proxy::start(config, &[proxy::parse_address("127.0.0.1:0").unwrap()]).unwrap()
 }
 
 /// The address of a proxy.
-pub(crate) fn address_of(proxy: &proxy::Running) -> SocketAddr {
+pub(crate) fn address_of(proxy: &proxy::RunningProxy) -> SocketAddr {
     let Address::Tcp(address) = &proxy.addresses()[0] else { panic!("it listens on a Unix socket") };
     *address
 }
@@ -279,7 +279,7 @@ impl Plain {
 
     /// The next raw reply.
     pub(crate) fn next_reply(&mut self) -> Vec<u8> {
-        let mut framer = ReplyFramer::new(Limits::default());
+        let mut framer = ReplyFramer::new(FrameLimits::default());
         let mut reply = Vec::new();
         loop {
             let input = self.0.fill_buf().unwrap();

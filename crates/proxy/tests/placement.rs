@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::io::Write;
 use std::process::{Command, Stdio};
 
-use proxy::placement::{Distribution, Hash, Ketama, Placement, Server};
+use proxy::placement::{Distribution, Hash, Ketama, Placement, RingServer};
 
 use crate::nodes::{self, PORTS_TRIED, Plain, Program, free_port, is_there};
 
@@ -102,9 +102,9 @@ impl Pool {
     fn placement(&self, nodes: &[Program]) -> Placement {
         let server = |(place, (node, weight)): (usize, (&Program, u32))| {
             let name = self.names.map_or_else(|| node.address.to_string(), |names| names[place].to_owned());
-            Server { name, weight }
+            RingServer { name, weight }
         };
-        let servers: Vec<Server> = nodes.iter().zip(self.weights).enumerate().map(server).collect();
+        let servers: Vec<RingServer> = nodes.iter().zip(self.weights).enumerate().map(server).collect();
         let distribution = match self.distribution {
             "ketama" => Distribution::Ketama(Ketama::new(&servers, |_| true)),
             _ => Distribution::modula(&servers, |_| true),

@@ -5,14 +5,14 @@ use crate::nodes::{Plain, address_of, eventually, is_there};
 use proxy::placement::slot_of;
 
 /// Number of requests that the proxy sent to a node of the cluster.
-fn requests(proxy: &proxy::Running, cluster: &Cluster, node: usize) -> u64 {
+fn requests(proxy: &proxy::RunningProxy, cluster: &Cluster, node: usize) -> u64 {
     let counters = &proxy.counters()[0];
     let name = cluster.nodes[node].address.to_string();
     let at = counters.node_names().iter().position(|known| *known == name);
     at.map_or(0, |at| counters.nodes[at].requests.answered.get())
 }
 
-fn end(proxy: proxy::Running) {
+fn end(proxy: proxy::RunningProxy) {
     proxy.drain(std::time::Duration::ZERO);
     proxy.join().unwrap();
 }

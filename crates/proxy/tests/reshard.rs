@@ -4,8 +4,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use proxy::placement::Placement;
-use proxy::reshard::{Following, Plan, Reshard, ReshardError};
-use resp::{Client, Pipeline, Settings};
+use proxy::reshard::{CopyPlan, Following, Reshard, ReshardError};
+use resp::{Client, ClientSettings, Pipeline};
 
 use crate::nodes::{Program, is_there};
 
@@ -21,10 +21,12 @@ impl Servers {
             .then(|| Servers { source: Program::redis(), nodes: (0..4).map(|_| Program::redis()).collect() })
     }
 
-    fn plan(&self, database: u32, by_type: bool) -> Plan {
-        let settings =
-            |program: &Program| Settings { database, ..Settings::of(&format!("redis://{}", program.address)).unwrap() };
-        Plan {
+    fn plan(&self, database: u32, by_type: bool) -> CopyPlan {
+        let settings = |program: &Program| ClientSettings {
+            database,
+            ..ClientSettings::of(&format!("redis://{}", program.address)).unwrap()
+        };
+        CopyPlan {
             source: settings(&self.source),
             nodes: self.nodes.iter().map(settings).collect(),
             placement: Placement::Crc32 { nodes: self.nodes.len() },
@@ -84,7 +86,7 @@ fn every_key_of_every_type_comes_with_its_time_to_live_and_may_come_again() {
         assert_eq!(reshard.copy(&mut |_| {}).unwrap(), 3_000);
         check_equal(&reshard, 3_000);
         let group = |mut client: Client| {
-            let groups: Vec<resp::Value> = client.command(("XINFO", "GROUPS", "key:4{tag4}")).unwrap();
+            let groups: Vec<resp::ReplyValue> = client.command(("XINFO", "GROUPS", "key:4{tag4}")).unwrap();
             groups.len()
         };
         let place = plan.placement.node(b"key:4{tag4}", 0);
@@ -130,7 +132,7 @@ fn what_differs_is_found_by_its_key() {
 }
 
 /// Number of connections that a server has accepted so far.
-fn accepted(settings: &Settings) -> u64 {
+fn accepted(settings: &ClientSettings) -> u64 {
     let info: String = Client::new(settings.clone()).command(("INFO", "stats")).unwrap();
     let line = info.lines().find_map(|line| line.strip_prefix("total_connections_received:")).unwrap();
     line.parse().unwrap()
@@ -196,7 +198,7 @@ fn change_all(client: &mut Client, seed: u64, is_over: &AtomicBool) -> u64 {
             _ => pipeline.add(("APPEND", &key, part)),
         };
         // Some are rejected because the key has another type by then.
-        changes += client.pipeline::<resp::Value>(&pipeline).unwrap().len() as u64;
+        changes += client.pipeline::<resp::ReplyValue>(&pipeline).unwrap().len() as u64;
     }
     changes
 }

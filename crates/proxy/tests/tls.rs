@@ -132,7 +132,7 @@ fn certificates_are_required_of_clients_and_shown_to_nodes() {
         })
     };
     let (showing, hiding) = (start(true), start(false));
-    let ask = |proxy: &proxy::Running, own: Option<&Path>| {
+    let ask = |proxy: &proxy::RunningProxy, own: Option<&Path>| {
         cli_with(ours.path(), address_of(proxy).port(), own, &["SET", "a", "1"])
     };
     assert_eq!(ask(&showing, Some(of_client.path())), "OK\n");

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use reactor::signals::Termination;
-use reactor::{Accept, ConnectionId, Factory, Io, Loop, Protocol, Reactor, Settings, Setup};
+use reactor::{Accept, ConnectionId, Factory, Io, Loop, Protocol, Reactor, ReactorSettings, Setup};
 
 struct Echo;
 
@@ -38,7 +38,7 @@ impl Factory for Echoes {
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let termination = Termination::claim()?;
     let address = std::env::args().nth(1).unwrap_or_else(|| "127.0.0.1:7000".to_owned()).parse()?;
-    let mut reactor = Reactor::new(Settings::default())?;
+    let mut reactor = Reactor::new(ReactorSettings::default())?;
     println!("echo on {}", reactor.listen(address, Arc::new(Echoes))?);
     let running = reactor.start()?;
     termination.wait();

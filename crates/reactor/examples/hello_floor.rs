@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use reactor::signals::Termination;
-use reactor::{Accept, ConnectionId, Factory, Io, Loop, Protocol, Reactor, Settings, Setup};
+use reactor::{Accept, ConnectionId, Factory, Io, Loop, Protocol, Reactor, ReactorSettings, Setup};
 
 struct Hello {
     reply: Arc<[u8]>,
@@ -72,7 +72,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         if close { "Connection: close\r\n" } else { "" }
     );
     let reply = format!("{head}\"{}\"", "x".repeat(body_bytes - 2)).into_bytes().into();
-    let mut reactor = Reactor::new(Settings { loops, ..Settings::default() })?;
+    let mut reactor = Reactor::new(ReactorSettings { loops, ..ReactorSettings::default() })?;
     reactor.listen(SocketAddr::from(([127, 0, 0, 1], u16::try_from(port)?)), Arc::new(Hellos { reply, close }))?;
     let running = reactor.start()?;
     termination.wait();

@@ -54,7 +54,7 @@ impl fmt::Display for Address {
 pub enum ConnectFailure {
     /// No server listens there (ECONNREFUSED).
     Refused,
-    /// Not connected within its time ([`crate::Settings::connect_max`], or the kernel's ETIMEDOUT).
+    /// Not connected within its time ([`crate::ReactorSettings::connect_max`], or the kernel's ETIMEDOUT).
     TimedOut,
     /// No route to the peer's host or network (EHOSTUNREACH, ENETUNREACH, ENETDOWN).
     Unreachable,
@@ -62,7 +62,7 @@ pub enum ConnectFailure {
     AddressNotAvailable,
     /// The process or the system is out of file descriptors (EMFILE, ENFILE).
     TooManyDescriptors,
-    /// [`crate::Settings::outgoing_max`] connections are open.
+    /// [`crate::ReactorSettings::outgoing_max`] connections are open.
     LimitReached,
     /// The TLS handshake failed: the peer is not trusted, has another name, or shares no protocol version or cipher.
     /// [`crate::Protocol::failed`] gets the text.

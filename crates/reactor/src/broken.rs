@@ -4,8 +4,8 @@
 //! Such a reactor cannot go on with the remaining loops, so it ends:
 //!
 //! 1. The loop's connections and listening sockets are closed, and mail to it is dropped.
-//! 2. The other loops close their connections and end, so that [`crate::Running::join`] returns with the error.
-//! 3. The closure given to [`crate::Running::on_broken`] is called, once: the program may end there.
+//! 2. The other loops close their connections and end, so that [`crate::RunningReactor::join`] returns with the error.
+//! 3. The closure given to [`crate::RunningReactor::on_broken`] is called, once: the program may end there.
 
 use std::any::Any;
 use std::sync::{Mutex, PoisonError};

@@ -3,7 +3,7 @@
 use crate::connection::Link;
 use crate::input::InputBuffer;
 use crate::pool::Pool;
-use crate::settings::Settings;
+use crate::settings::ReactorSettings;
 
 /// Connections that read before the first of them is answered, each with a lent buffer (`batch`).
 pub(crate) const BATCH_MAX: usize = 8;
@@ -20,7 +20,7 @@ pub(crate) struct Buffers {
 }
 
 impl Buffers {
-    pub(crate) fn new(settings: &Settings) -> Self {
+    pub(crate) fn new(settings: &ReactorSettings) -> Self {
         let lent_bytes = settings.traffic.read_bytes_per_turn;
         Self {
             inputs_lent: (0..BATCH_MAX).map(|_| InputBuffer::with_storage(lent_bytes)).collect(),

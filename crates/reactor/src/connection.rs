@@ -7,7 +7,7 @@ use std::sync::Arc;
 use crate::input::InputBuffer;
 use crate::output::OutputQueue;
 use crate::pace::Pace;
-use crate::protocol::{Closed, ConnectionId, Part, Protocol};
+use crate::protocol::{Closed, ConnectionId, MemoryPart, Protocol};
 use crate::settings::Traffic;
 use crate::timers::TimerKey;
 use crate::transport::Transport;
@@ -85,12 +85,12 @@ pub(crate) struct Link {
     pub(crate) input_is_lent: bool,
     pub(crate) output: OutputQueue,
     /// This connection's share of `Core::held_bytes`.
-    pub(crate) held_bytes: [usize; Part::COUNT],
+    pub(crate) held_bytes: [usize; MemoryPart::COUNT],
     /// What the protocol keeps beside `input` and `output`.
     pub(crate) kept_bytes: usize,
-    /// Since when it holds memory of `Part::Buffers` without consuming input; 0: it holds none.
+    /// Since when it holds memory of `MemoryPart::Buffers` without consuming input; 0: it holds none.
     pub(crate) held_since_ns: u64,
-    /// The same for `Part::Arriving`, as reported by the protocol.
+    /// The same for `MemoryPart::Arriving`, as reported by the protocol.
     pub(crate) arriving_since_ns: u64,
     /// Bytes taken by the kernel since the connection began.
     pub(crate) sent: u64,
@@ -138,7 +138,7 @@ impl Link {
             input: InputBuffer::default(),
             input_is_lent: false,
             output: OutputQueue::default(),
-            held_bytes: [0; Part::COUNT],
+            held_bytes: [0; MemoryPart::COUNT],
             kept_bytes: 0,
             held_since_ns: 0,
             arriving_since_ns: 0,
@@ -205,11 +205,11 @@ impl Link {
     }
 
     /// For how long the connection has held memory of a part without progress.
-    pub(crate) fn held_for_ns(&self, part: Part, now_ns: u64) -> u64 {
+    pub(crate) fn held_for_ns(&self, part: MemoryPart, now_ns: u64) -> u64 {
         match part {
-            Part::Buffers if self.has_unsent() => self.pace.behind_ns(now_ns),
-            Part::Buffers => now_ns.saturating_sub(self.held_since_ns),
-            Part::Arriving => now_ns.saturating_sub(self.arriving_since_ns),
+            MemoryPart::Buffers if self.has_unsent() => self.pace.behind_ns(now_ns),
+            MemoryPart::Buffers => now_ns.saturating_sub(self.held_since_ns),
+            MemoryPart::Arriving => now_ns.saturating_sub(self.arriving_since_ns),
         }
     }
 

@@ -10,19 +10,19 @@ use crate::connections::{Connections, Ids};
 use crate::fleet::nanoseconds;
 use crate::kernel::{self, Poller, Token};
 use crate::lists::Lists;
-use crate::protocol::{Closed, ConnectionId, Part, Protocol};
+use crate::protocol::{Closed, ConnectionId, MemoryPart, Protocol};
 use crate::settings::{Outgoing, Traffic};
 use crate::socket::{Socket, Stream};
 use crate::timers::Timers;
 use crate::transport::Transport;
 use crate::wheel::{Wheel, tick_after};
 use crate::work_time::WorkTime;
-use crate::{Loop, Settings};
+use crate::{Loop, ReactorSettings};
 
 /// The part of a loop that a connection's turn works with. The connection itself is out of its slot meanwhile
 /// ([`Connections::lend`]), so that it can reach the others.
 pub(crate) struct Core {
-    pub(crate) settings: Settings,
+    pub(crate) settings: ReactorSettings,
     /// Limits of connections that have none of their own.
     pub(crate) traffic: Arc<Traffic>,
     pub(crate) lp: Loop,
@@ -35,7 +35,7 @@ pub(crate) struct Core {
     pub(crate) buffers: Buffers,
     pub(crate) lists: Lists,
     /// Bytes that connections hold between their turns.
-    pub(crate) held_bytes: [usize; Part::COUNT],
+    pub(crate) held_bytes: [usize; MemoryPart::COUNT],
     /// A part of these bytes exceeds its bound.
     pub(crate) is_short: bool,
     /// Connections with unsent output: the pace of their peers is checked.
@@ -47,7 +47,7 @@ pub(crate) struct Core {
 }
 
 impl Core {
-    pub(crate) fn new(settings: Settings, lp: Loop, poller: Poller) -> Self {
+    pub(crate) fn new(settings: ReactorSettings, lp: Loop, poller: Poller) -> Self {
         let now_ns = kernel::now_ns();
         Self {
             now_ns,
@@ -57,7 +57,7 @@ impl Core {
             connections: Connections::default(),
             buffers: Buffers::new(&settings),
             lists: Lists::default(),
-            held_bytes: [0; Part::COUNT],
+            held_bytes: [0; MemoryPart::COUNT],
             is_short: false,
             owing: Vec::new(),
             looks_at_paces: false,
@@ -75,21 +75,21 @@ impl Core {
     pub(crate) fn count_held(&mut self, link: &mut Link) {
         let in_queues = link.input.storage_bytes() + link.output.storage_bytes();
         let holds = in_queues + link.kept_bytes + link.transport.held_bytes();
-        if holds != link.held_bytes[Part::Buffers as usize] {
-            self.recount(link, Part::Buffers, holds);
+        if holds != link.held_bytes[MemoryPart::Buffers as usize] {
+            self.recount(link, MemoryPart::Buffers, holds);
         }
     }
 
     /// Sets how much of a part a connection holds.
-    pub(crate) fn recount(&mut self, link: &mut Link, part: Part, holds: usize) {
+    pub(crate) fn recount(&mut self, link: &mut Link, part: MemoryPart, holds: usize) {
         let (before, all) = (&mut link.held_bytes[part as usize], &mut self.held_bytes[part as usize]);
         *all = *all + holds - *before;
         let counters = &self.lp.member().counters;
         match part {
-            Part::Buffers => counters.held_bytes.set(*all as u64),
-            Part::Arriving => counters.arriving_bytes.set(*all as u64),
+            MemoryPart::Buffers => counters.held_bytes.set(*all as u64),
+            MemoryPart::Arriving => counters.arriving_bytes.set(*all as u64),
         }
-        if part == Part::Buffers && *before == 0 {
+        if part == MemoryPart::Buffers && *before == 0 {
             link.held_since_ns = self.now_ns;
         }
         *before = holds;
@@ -98,20 +98,20 @@ impl Core {
 
     /// A connection is gone: subtracts what it held.
     pub(crate) fn forget_held(&mut self, link: &mut Link) {
-        for part in Part::ALL {
+        for part in MemoryPart::ALL {
             self.recount(link, part, 0);
         }
     }
 
-    pub(crate) fn bound_of(&self, part: Part) -> usize {
+    pub(crate) fn bound_of(&self, part: MemoryPart) -> usize {
         match part {
-            Part::Buffers => self.settings.held_bytes_max,
-            Part::Arriving => self.settings.arriving_bytes_max,
+            MemoryPart::Buffers => self.settings.held_bytes_max,
+            MemoryPart::Arriving => self.settings.arriving_bytes_max,
         }
     }
 
     /// Asks a connection to release what it holds of a part, and closes it if it does not.
-    pub(crate) fn let_go(&mut self, connection: &mut Connection, part: Part) {
+    pub(crate) fn let_go(&mut self, connection: &mut Connection, part: MemoryPart) {
         self.call(connection, |protocol, io| protocol.hoards(part, io));
         self.end_turn(connection);
         if connection.link.held_bytes[part as usize] > 0 {

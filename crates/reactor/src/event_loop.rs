@@ -13,7 +13,7 @@ use crate::kernel::{Alarm, Token};
 use crate::listeners::Listeners;
 use crate::mailbox::{Mail, Task};
 use crate::next_to_go::NextToGo;
-use crate::protocol::{Closed, ConnectionId, Part};
+use crate::protocol::{Closed, ConnectionId, MemoryPart};
 use crate::state::{LoopContext, LoopState};
 
 /// Tokens of generation 0, by slot.
@@ -44,7 +44,7 @@ pub(crate) struct EventLoop {
     /// The last tick had no time to end the turns of all touched connections.
     pub(crate) is_behind: bool,
     pub(crate) fairness: Fairness,
-    pub(crate) next_to_go: [NextToGo; Part::COUNT],
+    pub(crate) next_to_go: [NextToGo; MemoryPart::COUNT],
 }
 
 impl EventLoop {

@@ -2,11 +2,11 @@
 //!
 //! - While a connection has unsent output, its [`Pace`] is checked several times within [`Traffic::send_behind_max`]; a
 //!   connection that is behind by more than that is closed.
-//! - Each [`Part`] of the memory that connections hold between their turns has a bound. If a turn exceeds it, the connections
-//!   that hold most are closed before any other turn, so a client that needs little always finds room. Only as many are closed as
-//!   the bound requires, since closing a connection with much memory takes the kernel a tenth of a millisecond. If many
-//!   connections hold memory, one search through all of them selects the holders of an eighth of the bound; later closings within
-//!   100 ms take the next of that list.
+//! - Each [`MemoryPart`] of the memory that connections hold between their turns has a bound. If a turn exceeds it, the
+//!   connections that hold most are closed before any other turn, so a client that needs little always finds room. Only as many
+//!   are closed as the bound requires, since closing a connection with much memory takes the kernel a tenth of a millisecond. If
+//!   many connections hold memory, one search through all of them selects the holders of an eighth of the bound; later closings
+//!   within 100 ms take the next of that list.
 //!
 //! Connections are ranked by bytes times the time held without progress: since the connection was last at the minimum rate, or
 //! last consumed input. A ranking by bytes alone would close a client that receives a large reply at full speed before a hundred
@@ -22,7 +22,7 @@ use crate::event_loop::EventLoop;
 use crate::fleet::nanoseconds;
 use crate::host::host;
 use crate::next_to_go::NextToGo;
-use crate::protocol::{Closed, ConnectionId, Part};
+use crate::protocol::{Closed, ConnectionId, MemoryPart};
 use crate::timers::Due;
 
 #[cfg(doc)]
@@ -106,7 +106,7 @@ impl EventLoop {
     #[cold]
     pub(crate) fn close_hoarders(&mut self) {
         self.core.is_short = false;
-        for part in Part::ALL {
+        for part in MemoryPart::ALL {
             let bound = self.core.bound_of(part);
             if self.core.held_bytes[part as usize] > bound {
                 self.free(part, bound);
@@ -114,7 +114,7 @@ impl EventLoop {
         }
     }
 
-    fn free(&mut self, part: Part, bound: usize) {
+    fn free(&mut self, part: MemoryPart, bound: usize) {
         let now_ns = self.core.now_ns;
         let mut may_search = true;
         while self.core.held_bytes[part as usize] > bound {
@@ -140,7 +140,7 @@ impl EventLoop {
         }
     }
 
-    fn find_next_to_go(&mut self, part: Part, bound: usize) {
+    fn find_next_to_go(&mut self, part: MemoryPart, bound: usize) {
         let hoarders = self.hoarders(part);
         let goal = if hoarders.len() < MANY { bound } else { bound - bound / FOUND_PART };
         let mut left = self.core.held_bytes[part as usize];
@@ -155,7 +155,7 @@ impl EventLoop {
     }
 
     /// The connections that hold memory of a part, in the order in which they are closed.
-    fn hoarders(&mut self, part: Part) -> Vec<Hoarder> {
+    fn hoarders(&mut self, part: MemoryPart) -> Vec<Hoarder> {
         let now_ns = self.core.now_ns;
         let mut hoarders = Vec::new();
         let mut by_address: HashMap<IpAddr, u128> = HashMap::new();

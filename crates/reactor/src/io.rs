@@ -70,17 +70,17 @@ impl Io<'_> {
     }
 
     /// Reports how many bytes the protocol keeps between its turns beside this connection's input and output: replies that wait
-    /// for earlier replies, say. They count against [`crate::Settings::held_bytes_max`].
+    /// for earlier replies, say. They count against [`crate::ReactorSettings::held_bytes_max`].
     #[inline]
     pub fn keep(&mut self, bytes: usize) {
         self.link.kept_bytes = bytes;
     }
 
     /// Reports how many bytes of an arriving message the protocol holds, and since when, by the loop's clock, the peer has been
-    /// below the minimum rate: see [`crate::Settings::arriving_bytes_max`].
+    /// below the minimum rate: see [`crate::ReactorSettings::arriving_bytes_max`].
     pub fn gather(&mut self, bytes: usize, since_ns: u64) {
         self.link.arriving_since_ns = since_ns;
-        self.core.recount(self.link, crate::Part::Arriving, bytes);
+        self.core.recount(self.link, crate::MemoryPart::Arriving, bytes);
     }
 
     /// How long the peer has been behind the minimum rate of receiving.

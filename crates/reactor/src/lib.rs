@@ -7,7 +7,7 @@
 //!
 //! - On the path of a request (event, read, protocol, write) nothing locks or allocates, and the clock is read once for sixteen
 //!   cheap requests. All requests that arrived together share one `recv`, one `send` and a part of one `epoll_wait`.
-//! - Every buffer and queue has a bound with a name, in [`Settings`]; above it a connection is not read any more.
+//! - Every buffer and queue has a bound with a name, in [`ReactorSettings`]; above it a connection is not read any more.
 //! - An idle connection holds no buffer: read and write buffers belong to the loop and are lent for a turn.
 //! - Connections of one loop reach one another's queues directly ([`Neighbour`]); other loops are reached by mail.
 //! - A panic in a protocol closes its connection and no other.
@@ -68,11 +68,11 @@ pub use host::host;
 pub use io::Io;
 pub use kernel::try_unix;
 pub use mailbox::{Open, Task};
-pub use metrics::{LoopMetrics, Metrics};
+pub use metrics::{LoopMetrics, ReactorMetrics};
 pub use neighbour::{Neighbour, Neighbourhood};
 pub use piece::{FileRange, Piece};
-pub use protocol::{Accept, Closed, ConnectionId, Factory, Message, Part, Protocol};
-pub use reactor::{Reactor, Running};
-pub use settings::{ListenerSettings, Outgoing, Settings, Traffic};
+pub use protocol::{Accept, Closed, ConnectionId, Factory, MemoryPart, Message, Protocol};
+pub use reactor::{Reactor, RunningReactor};
+pub use settings::{ListenerSettings, Outgoing, ReactorSettings, Traffic};
 pub use state::{ListenerId, LoopContext, LoopState, Setup};
-pub use tls::{TlsClient, TlsError, TlsServer};
+pub use tls::{CertificateError, TlsClient, TlsServer};

@@ -129,9 +129,9 @@ pub struct LoopMetrics {
     pub reads: u64,
     /// Writes to connections.
     pub writes: u64,
-    /// Bytes that connections hold between their turns, now: see [`crate::Settings::held_bytes_max`].
+    /// Bytes that connections hold between their turns, now: see [`crate::ReactorSettings::held_bytes_max`].
     pub held_bytes: u64,
-    /// Bytes of arriving messages, now: see [`crate::Settings::arriving_bytes_max`].
+    /// Bytes of arriving messages, now: see [`crate::ReactorSettings::arriving_bytes_max`].
     pub arriving_bytes: u64,
     /// Bytes read from connections.
     pub bytes_in: u64,
@@ -184,12 +184,12 @@ pub struct LoopMetrics {
 /// The counters of all loops.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
-pub struct Metrics {
+pub struct ReactorMetrics {
     /// One for each loop.
     pub loops: Vec<LoopMetrics>,
 }
 
-impl Metrics {
+impl ReactorMetrics {
     /// The sum of one counter over the loops: `metrics.sum(|l| l.accepted)`.
     pub fn sum(&self, counter: impl Fn(&LoopMetrics) -> u64) -> u64 {
         self.loops.iter().map(counter).sum()

@@ -35,16 +35,16 @@ pub enum Closed {
 /// exceeded, the largest holders are closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(usize)]
-pub enum Part {
-    /// Unread input, unsent output, and replies that the protocol keeps: [`crate::Settings::held_bytes_max`].
+pub enum MemoryPart {
+    /// Unread input, unsent output, and replies that the protocol keeps: [`crate::ReactorSettings::held_bytes_max`].
     Buffers,
-    /// Arriving messages that the protocol gathers: [`crate::Settings::arriving_bytes_max`].
+    /// Arriving messages that the protocol gathers: [`crate::ReactorSettings::arriving_bytes_max`].
     Arriving,
 }
 
-impl Part {
+impl MemoryPart {
     pub(crate) const COUNT: usize = 2;
-    pub(crate) const ALL: [Part; Part::COUNT] = [Part::Buffers, Part::Arriving];
+    pub(crate) const ALL: [MemoryPart; MemoryPart::COUNT] = [MemoryPart::Buffers, MemoryPart::Arriving];
 }
 
 /// A generational id of one connection, valid on every thread. A stale id refers to no connection.
@@ -98,7 +98,7 @@ pub trait Protocol {
     }
     /// A part of the memory is short, and this connection is among its largest holders. The protocol may send an error and call
     /// [`Io::finish`]. If it still holds any of the part afterwards, it is closed.
-    fn hoards(&mut self, _part: Part, io: &mut Io<'_>) {
+    fn hoards(&mut self, _part: MemoryPart, io: &mut Io<'_>) {
         io.abort();
     }
     /// The text of the transport's error that ends this connection: with TLS, why a handshake or a record was rejected. `closed`

@@ -15,9 +15,9 @@ use crate::event_loop::{ALARM, EventLoop, WAKER};
 use crate::fleet::{Fleet, Loop, Member, nanoseconds};
 use crate::kernel::{self, Alarm, Listening, Poller, SocketFile};
 use crate::listeners::ListeningSocket;
-use crate::metrics::Metrics;
+use crate::metrics::ReactorMetrics;
 use crate::protocol::Factory;
-use crate::settings::{ListenerSettings, Settings};
+use crate::settings::{ListenerSettings, ReactorSettings};
 use crate::state::{ListenerId, Setup};
 
 type StartTask = Arc<dyn Fn(&Loop) + Send + Sync>;
@@ -44,7 +44,7 @@ const LISTENERS_MAX: u16 = 1024;
 /// # }
 /// ```
 pub struct Reactor {
-    settings: Settings,
+    settings: ReactorSettings,
     fleet: Arc<Fleet>,
     pollers: Vec<Poller>,
     listeners: Vec<Bound>,
@@ -55,7 +55,7 @@ pub struct Reactor {
 
 impl Reactor {
     /// Creates the kernel side of the loops; fails if descriptors run out.
-    pub fn new(settings: Settings) -> io::Result<Self> {
+    pub fn new(settings: ReactorSettings) -> io::Result<Self> {
         let settings = settings.checked();
         let pollers = (0..settings.loops).map(|_| Poller::new()).collect::<io::Result<Vec<_>>>()?;
         let member = |poller: &Poller| Ok(Member::new(poller.waker(WAKER)?, poller.watched()?));
@@ -137,12 +137,12 @@ impl Reactor {
 
     /// Starts one thread for each loop, and waits until all are set up. If one fails, all end, and its error is returned once
     /// their threads have ended.
-    pub fn start(mut self) -> io::Result<Running> {
+    pub fn start(mut self) -> io::Result<RunningReactor> {
         let loops = all_loops(&self.fleet);
         let pollers = std::mem::take(&mut self.pollers);
         let alarms = pollers.iter().map(|poller| Alarm::new(poller, ALARM)).collect::<io::Result<Vec<_>>>()?;
         let (ready, are_ready) = mpsc::sync_channel(loops.len());
-        let mut running = Running {
+        let mut running = RunningReactor {
             fleet: Arc::clone(&self.fleet),
             loops: loops.clone(),
             threads: Vec::new(),
@@ -181,7 +181,7 @@ fn all_loops(fleet: &Arc<Fleet>) -> Vec<Loop> {
 
 /// Start values of a loop's thread.
 struct Starting {
-    settings: Settings,
+    settings: ReactorSettings,
     listeners: Vec<(Option<ListeningSocket>, ListenerSettings)>,
     setups: Vec<SetUp>,
     start_tasks: Vec<StartTask>,
@@ -262,7 +262,7 @@ impl Starting {
 }
 
 /// A running reactor.
-pub struct Running {
+pub struct RunningReactor {
     fleet: Arc<Fleet>,
     loops: Vec<Loop>,
     threads: Vec<JoinHandle<io::Result<()>>>,
@@ -270,9 +270,9 @@ pub struct Running {
     _files: Vec<SocketFile>,
 }
 
-impl Running {
+impl RunningReactor {
     /// Waits until each loop is set up.
-    fn once_ready(self, are_ready: &Receiver<()>) -> io::Result<Running> {
+    fn once_ready(self, are_ready: &Receiver<()>) -> io::Result<RunningReactor> {
         if self.threads.iter().all(|_| are_ready.recv().is_ok()) {
             return Ok(self);
         }
@@ -292,19 +292,19 @@ impl Running {
     }
 
     /// Asks every loop to accept the backlog, close its listeners, let the connections finish, and end; connections that are left
-    /// after `limit` are closed. Does not wait: see [`Running::join`]. A later call can only shorten the limit.
+    /// after `limit` are closed. Does not wait: see [`RunningReactor::join`]. A later call can only shorten the limit.
     pub fn drain(&self, limit: Duration) {
         self.fleet.drain(kernel::now_ns().saturating_add(nanoseconds(limit)));
     }
 
     /// Sets a closure that is called on the thread of the first loop that ends by itself, after a panic or an error of the
-    /// kernel; if one has ended already, it is called here. When a loop ends by itself, all others end too, and [`Running::join`]
-    /// returns the error.
+    /// kernel; if one has ended already, it is called here. When a loop ends by itself, all others end too, and
+    /// [`RunningReactor::join`] returns the error.
     pub fn on_broken(&self, call: impl FnOnce() + Send + 'static) {
         self.fleet.broken.on_broken(Box::new(call));
     }
 
-    /// Waits until every loop has ended (after [`Running::drain`]).
+    /// Waits until every loop has ended (after [`RunningReactor::drain`]).
     pub fn join(self) -> io::Result<()> {
         let mut ended = Ok(());
         for thread in self.threads {
@@ -316,7 +316,7 @@ impl Running {
     }
 
     /// The counters of all loops.
-    pub fn metrics(&self) -> Metrics {
-        Metrics { loops: self.fleet.members.iter().map(Member::metrics).collect() }
+    pub fn metrics(&self) -> ReactorMetrics {
+        ReactorMetrics { loops: self.fleet.members.iter().map(Member::metrics).collect() }
     }
 }

@@ -9,7 +9,7 @@ use crate::tls::{TlsClient, TlsServer};
 
 /// How a [`crate::Reactor`] is sized. Every queue and buffer of the crate is bounded by one of these or by [`Traffic`].
 #[derive(Clone, Debug)]
-pub struct Settings {
+pub struct ReactorSettings {
     /// Event loops, one thread each. Default: the cores this process may use.
     pub loops: usize,
     /// Pins loop `i` to CPU `pin[i % pin.len()]`; empty: the kernel decides. Default: empty.
@@ -46,7 +46,7 @@ pub struct Settings {
     pub accept_pause: Duration,
 }
 
-impl Default for Settings {
+impl Default for ReactorSettings {
     fn default() -> Self {
         Self {
             loops: std::thread::available_parallelism().map_or(1, usize::from),
@@ -67,7 +67,7 @@ impl Default for Settings {
     }
 }
 
-impl Settings {
+impl ReactorSettings {
     /// Raises values with which the loop could make no progress to the smallest that works.
     pub(crate) fn checked(mut self) -> Self {
         self.loops = self.loops.clamp(1, usize::from(u16::MAX));
@@ -85,7 +85,7 @@ impl Settings {
 pub struct Traffic {
     /// Budget of [`crate::Io::spend`] for a connection in one tick; at least 2, so that every turn makes progress.
     pub requests_per_turn: u32,
-    /// Bytes read from a connection in one tick; at most those of [`Settings::traffic`].
+    /// Bytes read from a connection in one tick; at most those of [`ReactorSettings::traffic`].
     pub read_bytes_per_turn: usize,
     /// Bytes a connection may hold unconsumed; at this limit it is not read until its protocol consumes. A protocol that needs
     /// whole messages must keep their size below this.
@@ -137,7 +137,7 @@ impl Traffic {
 pub struct ListenerSettings {
     /// Length of each listening socket's backlog (the kernel caps it at net.core.somaxconn).
     pub backlog: u32,
-    /// Limits of its connections; `None`: [`Settings::traffic`].
+    /// Limits of its connections; `None`: [`ReactorSettings::traffic`].
     pub traffic: Option<Traffic>,
     /// Its certificate; `None`: no TLS.
     pub tls: Option<TlsServer>,
@@ -154,9 +154,9 @@ impl Default for ListenerSettings {
 pub struct Outgoing {
     /// The peer.
     pub to: Address,
-    /// Time limit for making it; `None`: [`Settings::connect_max`].
+    /// Time limit for making it; `None`: [`ReactorSettings::connect_max`].
     pub connect_max: Option<Duration>,
-    /// Its limits; `None`: [`Settings::traffic`]. May be shared by several connections.
+    /// Its limits; `None`: [`ReactorSettings::traffic`]. May be shared by several connections.
     pub traffic: Option<Arc<Traffic>>,
     /// The certificates that it trusts; `None`: no TLS. With TLS the connection counts as made once the handshake is done.
     pub tls: Option<TlsClient>,

@@ -7,7 +7,7 @@ use std::sync::mpsc::{self, Sender};
 use std::time::Duration;
 
 use crate::harness::{Making, Server, eventually, exchange, loops, rest, serve, with};
-use reactor::{Closed, Io, LoopMetrics, Message, Protocol, Settings, Traffic};
+use reactor::{Closed, Io, LoopMetrics, Message, Protocol, ReactorSettings, Traffic};
 
 /// Answers the first line with `reply` and finishes, whatever follows; reports the reason of its close.
 struct Once {
@@ -27,7 +27,7 @@ impl Protocol for Once {
     }
 }
 
-fn once(settings: Settings, reply_bytes: usize) -> (Server, mpsc::Receiver<Closed>) {
+fn once(settings: ReactorSettings, reply_bytes: usize) -> (Server, mpsc::Receiver<Closed>) {
     let (closed, reasons) = mpsc::channel();
     let reply: Arc<[u8]> = vec![b'r'; reply_bytes].into();
     let server =

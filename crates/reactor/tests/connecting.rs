@@ -9,7 +9,8 @@ use std::time::Duration;
 
 use crate::harness::{Echo, Making, PATIENCE, connect, eventually, exchange, loops, rest, serve};
 use reactor::{
-    Address, Closed, ConnectFailure, Io, LoopContext, LoopState, Outgoing, Protocol, Reactor, Running, Settings,
+    Address, Closed, ConnectFailure, Io, LoopContext, LoopState, Outgoing, Protocol, Reactor, ReactorSettings,
+    RunningReactor,
 };
 
 /// Reports whether it was connected, and how it ended.
@@ -25,23 +26,23 @@ impl Protocol for Telling {
     }
 }
 
-fn client(settings: Settings) -> Running {
+fn client(settings: ReactorSettings) -> RunningReactor {
     Reactor::new(settings).unwrap().start().unwrap()
 }
 
-fn begin(running: &Running, to: impl Into<Outgoing>) -> Receiver<Result<(), Closed>> {
+fn begin(running: &RunningReactor, to: impl Into<Outgoing>) -> Receiver<Result<(), Closed>> {
     let (told, tellings) = mpsc::channel();
     running.loops()[0].connect(to, Box::new(|_, _| Box::new(Telling(told))));
     tellings
 }
 
-fn stop(running: Running) {
+fn stop(running: RunningReactor) {
     running.drain(Duration::ZERO);
     running.join().unwrap();
 }
 
 #[track_caller]
-fn check_failure(settings: Settings, to: impl Into<Outgoing>, failure: ConnectFailure) {
+fn check_failure(settings: ReactorSettings, to: impl Into<Outgoing>, failure: ConnectFailure) {
     let running = client(settings);
     let told = begin(&running, to).recv_timeout(PATIENCE).unwrap();
     assert_eq!(told, Err(Closed::Unconnected(failure)));
@@ -76,7 +77,7 @@ fn full() -> (socket2::Socket, Vec<socket2::Socket>, SocketAddr) {
 #[test]
 fn a_peer_that_does_not_answer_is_given_up_after_the_time_for_it() {
     let (_listener, _waiting, address) = full();
-    let settings = Settings { connect_max: Duration::from_millis(60), ..loops(1) };
+    let settings = ReactorSettings { connect_max: Duration::from_millis(60), ..loops(1) };
     check_failure(settings, address, ConnectFailure::TimedOut);
     let own = Outgoing { connect_max: Some(Duration::from_millis(60)), ..Outgoing::to(address) };
     check_failure(loops(1), own, ConnectFailure::TimedOut);
@@ -105,7 +106,7 @@ fn a_unix_socket_whose_file_is_missing_is_not_found() {
 fn outgoing_connections_have_a_bound_apart_from_accepted_ones() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
-    let settings = Settings { outgoing_max: 2, connections_max: 1, ..loops(1) };
+    let settings = ReactorSettings { outgoing_max: 2, connections_max: 1, ..loops(1) };
     let server = serve(settings, Making::each(|_, _| Box::new(Echo)));
     let first = begin(&server.running, address);
     assert_eq!(first.recv_timeout(PATIENCE).unwrap(), Ok(()));
@@ -141,7 +142,7 @@ impl LoopState for Eager {
 fn a_caller_on_the_loop_is_told_at_once_that_the_bound_is_reached() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let to = listener.local_addr().unwrap();
-    let mut reactor = Reactor::new(Settings { outgoing_max: 2, ..loops(1) }).unwrap();
+    let mut reactor = Reactor::new(ReactorSettings { outgoing_max: 2, ..loops(1) }).unwrap();
     let (told, tellings) = mpsc::channel();
     reactor.set_up(move |setup| setup.add_state(Box::new(Eager { to, told: told.clone() })));
     let running = reactor.start().unwrap();

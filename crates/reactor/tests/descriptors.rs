@@ -11,7 +11,7 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 use harness::{Echo, Making, eventually, loops, serve};
-use reactor::{Closed, ConnectFailure, Io, Protocol, Settings};
+use reactor::{Closed, ConnectFailure, Io, Protocol, ReactorSettings};
 
 /// Reports how it ended.
 struct Telling(mpsc::Sender<Closed>);
@@ -42,7 +42,7 @@ fn next_descriptor() -> u64 {
 fn without_descriptors_connections_wait_and_the_loop_sleeps() {
     const CLIENTS: usize = 20;
     const FREE: u64 = 5;
-    let settings = Settings { accept_pause: Duration::from_millis(50), ..loops(1) };
+    let settings = ReactorSettings { accept_pause: Duration::from_millis(50), ..loops(1) };
     let server = serve(settings, Making::each(|_, _| Box::new(Echo)));
     let (release, held) = mpsc::channel::<()>();
     let (begun, holding) = mpsc::channel();

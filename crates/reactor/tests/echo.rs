@@ -4,10 +4,10 @@ use std::io::{Read, Write};
 use std::sync::Arc;
 
 use crate::harness::{Echo, Lines, Making, connect, eventually, exchange, loops, rest, rest_after_half_close, serve};
-use reactor::{Io, Protocol, Settings, Traffic};
+use reactor::{Io, Protocol, ReactorSettings, Traffic};
 
 #[track_caller]
-fn check_echo(settings: Settings, bytes: usize) {
+fn check_echo(settings: ReactorSettings, bytes: usize) {
     let server = serve(settings, Making::each(|_, _| Box::new(Echo)));
     let sent: Vec<u8> = (0..bytes).map(|i| (i % 251) as u8).collect();
     let mut stream = server.connect();
@@ -39,7 +39,7 @@ fn small_buffers_change_nothing_but_speed() {
         output_low_water: 100,
         ..Traffic::default()
     };
-    check_echo(Settings { pool_buffers_max: 0, traffic: tight, ..loops(1) }, 300_000);
+    check_echo(ReactorSettings { pool_buffers_max: 0, traffic: tight, ..loops(1) }, 300_000);
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, mpsc};
 
 use crate::harness::{Making, eventually, loops, serve, with};
-use reactor::{Io, Loop, Protocol, Settings, Traffic};
+use reactor::{Io, Loop, Protocol, ReactorSettings, Traffic};
 
 /// Counts its lines, and records how many lines the greedy connection had sent when a line of the modest one arrived.
 struct Counting {
@@ -44,7 +44,7 @@ fn hold(lp: &Loop) -> mpsc::Sender<()> {
 const NEVER: usize = usize::MAX;
 
 #[track_caller]
-fn check_wait(settings: Settings, greedy_lines_before: usize) {
+fn check_wait(settings: ReactorSettings, greedy_lines_before: usize) {
     let (greedy_lines, seen_at) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(NEVER)));
     let (of_server, at) = (Arc::clone(&greedy_lines), Arc::clone(&seen_at));
     let server = serve(

@@ -5,7 +5,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::sync::{Arc, Mutex};
 
 use crate::harness::{Making, eventually, loops, serve};
-use reactor::{Closed, Io, Protocol, Settings};
+use reactor::{Closed, Io, Protocol, ReactorSettings};
 
 /// Keeps its input, except that the connection named 1 consumes one byte in each turn; reports its first byte when it is closed.
 struct Keeping {
@@ -44,7 +44,7 @@ fn keep(to: SocketAddr, from: [u8; 4], name: u8, bytes: usize) -> TcpStream {
 fn many_connections_of_one_address_go_before_a_larger_one_of_another() {
     let gone: Arc<Mutex<Vec<u8>>> = Arc::default();
     let of_server = Arc::clone(&gone);
-    let settings = Settings { held_bytes_max: 400_000, ..loops(1) };
+    let settings = ReactorSettings { held_bytes_max: 400_000, ..loops(1) };
     let making =
         Making::each(move |_, _| Box::new(Keeping { gone: Arc::clone(&of_server), name: 0 }) as Box<dyn Protocol>);
     let server = serve(settings, making);
@@ -74,7 +74,7 @@ fn no_more_are_closed_than_room_is_wanted() {
     let of_server = Arc::clone(&gone);
     // Each connection holds a buffer of this size.
     const BUFFER_BYTES: usize = 4096;
-    let settings = Settings { held_bytes_max: 100 * BUFFER_BYTES, ..loops(1) };
+    let settings = ReactorSettings { held_bytes_max: 100 * BUFFER_BYTES, ..loops(1) };
     let making =
         Making::each(move |_, _| Box::new(Keeping { gone: Arc::clone(&of_server), name: 0 }) as Box<dyn Protocol>);
     let server = serve(settings, making);

@@ -6,13 +6,13 @@ use std::sync::{Arc, Barrier};
 use std::time::Duration;
 
 use crate::harness::{Echo, Making, Server, connect, eventually, exchange, loops, serve};
-use reactor::{Reactor, Running, Settings};
+use reactor::{Reactor, ReactorSettings, RunningReactor};
 
-fn echo(settings: Settings) -> Server {
+fn echo(settings: ReactorSettings) -> Server {
     serve(settings, Making::each(|_, _| Box::new(Echo)))
 }
 
-fn try_serve(address: SocketAddr, loops_count: usize) -> std::io::Result<Running> {
+fn try_serve(address: SocketAddr, loops_count: usize) -> std::io::Result<RunningReactor> {
     let mut reactor = Reactor::new(loops(loops_count))?;
     reactor.listen(address, Making::each(|_, _| Box::new(Echo)))?;
     reactor.start()
@@ -133,7 +133,7 @@ fn accepted_sockets_have_no_delay() {
 
 #[test]
 fn connections_over_the_bound_wait_until_one_is_closed() {
-    let server = echo(Settings { connections_max: 3, accept_pause: Duration::from_secs(600), ..loops(1) });
+    let server = echo(ReactorSettings { connections_max: 3, accept_pause: Duration::from_secs(600), ..loops(1) });
     let mut open: Vec<TcpStream> = (0..3).map(|_| server.connect()).collect();
     for stream in &mut open {
         exchange(stream, b"x", b"x");
@@ -155,7 +155,7 @@ fn connections_over_the_bound_wait_until_one_is_closed() {
 #[test]
 fn another_loops_room_is_found_after_the_pause() {
     // Whichever loop has room, connections that wait in the other's backlog are accepted by its timer.
-    let settings = Settings { connections_max: 4, accept_pause: Duration::from_millis(5), ..loops(2) };
+    let settings = ReactorSettings { connections_max: 4, accept_pause: Duration::from_millis(5), ..loops(2) };
     let server = echo(settings);
     let open: Vec<TcpStream> = (0..4).map(|_| server.connect()).collect();
     eventually("all are in", || server.metrics().sum(|l| l.open) == 4);

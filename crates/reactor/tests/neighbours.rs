@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crate::harness::{Making, Server, eventually, exchange, loops, rest, serve};
 use crate::relay::{check_one_way, pair, target};
-use reactor::{Closed, ConnectionId, Io, Protocol, Settings, Traffic};
+use reactor::{Closed, ConnectionId, Io, Protocol, ReactorSettings, Traffic};
 
 /// One end of a relayed connection.
 struct End {
@@ -54,7 +54,7 @@ impl Protocol for End {
     }
 }
 
-fn relay_to(target: SocketAddr, settings: Settings) -> Server {
+fn relay_to(target: SocketAddr, settings: ReactorSettings) -> Server {
     serve(settings, Making::each(move |_, _| Box::new(End { target: Some(target), other: None })))
 }
 

@@ -5,7 +5,7 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 
 use crate::harness::{Making, Server, connect, eventually, loops, serve};
-use reactor::{Closed, ConnectionId, Io, Message, Protocol, Settings, Traffic};
+use reactor::{Closed, ConnectionId, Io, Message, Protocol, ReactorSettings, Traffic};
 
 // ---- the relay ----
 
@@ -79,7 +79,7 @@ impl Protocol for End {
     }
 }
 
-fn relay_to(target: SocketAddr, settings: Settings) -> Server {
+fn relay_to(target: SocketAddr, settings: ReactorSettings) -> Server {
     serve(settings, Making::each(move |_, _| Box::new(End { target: Some(target), other: None })))
 }
 

@@ -13,8 +13,8 @@ use std::time::Duration;
 
 use crate::harness::{Echo, Making, PATIENCE, any_port, connect, eventually, exchange, loops};
 use reactor::{
-    Accept, Closed, ConnectionId, Io, ListenerSettings, Loop, LoopContext, LoopState, Protocol, Reactor, Running,
-    Setup, Traffic,
+    Accept, Closed, ConnectionId, Io, ListenerSettings, Loop, LoopContext, LoopState, Protocol, Reactor,
+    RunningReactor, Setup, Traffic,
 };
 
 /// The data that the connections of one loop gather in a tick; not `Send`.
@@ -70,7 +70,7 @@ impl LoopState for Client {
     }
 }
 
-fn client(to: SocketAddr) -> (Running, PipeWriter, Receiver<&'static str>) {
+fn client(to: SocketAddr) -> (RunningReactor, PipeWriter, Receiver<&'static str>) {
     let mut reactor = Reactor::new(loops(1)).unwrap();
     let (reader, writer) = std::io::pipe().unwrap();
     let (told, tellings) = mpsc::channel();

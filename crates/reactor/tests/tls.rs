@@ -13,8 +13,8 @@ use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 
 use crate::harness::{Echo, FILE_TAIL, FileSender, Lines, Making, PATIENCE, any_port, connect, eventually, loops};
 use reactor::{
-    Closed, ConnectFailure, Factory, Io, ListenerSettings, Message, Outgoing, Protocol, Reactor, Running, Settings,
-    TlsClient, TlsServer, Traffic,
+    Closed, ConnectFailure, Factory, Io, ListenerSettings, Message, Outgoing, Protocol, Reactor, ReactorSettings,
+    RunningReactor, TlsClient, TlsServer, Traffic,
 };
 
 const NAME: &str = "server.test";
@@ -54,10 +54,10 @@ impl Pair {
 
 struct TlsEcho {
     address: SocketAddr,
-    running: Running,
+    running: RunningReactor,
 }
 
-fn serve(settings: Settings, tls: TlsServer, factory: Arc<dyn Factory>) -> TlsEcho {
+fn serve(settings: ReactorSettings, tls: TlsServer, factory: Arc<dyn Factory>) -> TlsEcho {
     let mut reactor = Reactor::new(settings).unwrap();
     let own = ListenerSettings { tls: Some(tls), ..ListenerSettings::default() };
     let (listener, address) = reactor.bind(any_port(), own).unwrap();
@@ -161,7 +161,7 @@ fn small_buffers_change_nothing_but_speed() {
         output_low_water: 100,
         ..Traffic::default()
     };
-    let settings = Settings { pool_buffers_max: 0, traffic: tight, ..loops(1) };
+    let settings = ReactorSettings { pool_buffers_max: 0, traffic: tight, ..loops(1) };
     let server = serve(settings, pair.server(), Making::each(|_, _| Box::new(Echo)));
     check_echo(shake_hands(server.address, pair.plain_client(&both_versions(), &[])).unwrap(), 300_000);
     server.stop();
@@ -398,7 +398,7 @@ impl Protocol for Asking {
     }
 }
 
-fn ask(running: &Running, to: SocketAddr, tls: TlsClient, bytes: usize) -> Receiver<String> {
+fn ask(running: &RunningReactor, to: SocketAddr, tls: TlsClient, bytes: usize) -> Receiver<String> {
     let (told, tellings) = mpsc::channel();
     let own = Outgoing { tls: Some(tls), ..Outgoing::to(to) };
     running.loops()[0].connect(own, Box::new(move |_, _| Box::new(Asking { bytes, got: 0, told })));

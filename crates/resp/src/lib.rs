@@ -7,7 +7,7 @@
 //! | the same without waiting, on a loop of `reactor` | `loop_client` (feature `reactor`) |
 //!
 //! What holds everywhere: no byte from a peer causes a panic; each received byte is scanned once; every buffer and every
-//! level of nesting has a limit, in [`codec::Limits`] or [`Settings`].
+//! level of nesting has a limit, in [`codec::FrameLimits`] or [`ClientSettings`].
 
 mod client;
 pub mod codec;
@@ -15,8 +15,8 @@ pub mod codec;
 pub mod loop_client;
 
 pub use client::{
-    ArgumentWriter, Client, Endpoint, Error, Event, FromReply, Lost, Mismatch, NotSent, Pipeline, Pool, PooledClient,
-    ServerError, Settings, Subscriber, Tls, TlsError, ToArguments, Value,
+    ArgumentWriter, Client, ClientPool, ClientSettings, CommandError, Endpoint, FromReply, Lost, Mismatch, NotSent,
+    Pipeline, PooledClient, ReplyValue, ServerError, Subscriber, SubscriberEvent, Tls, TlsSettingsError, ToArguments,
 };
 #[cfg(feature = "reactor")]
 pub use loop_client::{LoopClient, LoopSettings, LoopSubscriber};

@@ -1,7 +1,7 @@
 //! Servers that misbehave: half a reply, garbage, silence, a late reply, no more reading.
 
 use crate::fake_server::{FakeServer, Peer, script};
-use resp::{Client, Error, Lost, NotSent, Pipeline};
+use resp::{Client, CommandError, Lost, NotSent, Pipeline};
 use std::time::{Duration, Instant};
 
 /// Short enough to wait for, long enough for a busy machine.
@@ -12,7 +12,7 @@ const SHORT: Duration = Duration::from_millis(300);
 fn check_fault(
     run: impl FnOnce(&mut Peer) + Clone + Send + 'static,
     timeout: Duration,
-    expected: impl Fn(&Error) -> bool,
+    expected: impl Fn(&CommandError) -> bool,
 ) {
     for start in [FakeServer::start, FakeServer::start_tls] {
         let run = run.clone();
@@ -45,7 +45,7 @@ fn a_connection_that_closes_before_the_reply_leaves_the_outcome_unknown() {
     check_fault(
         |peer| peer.expect("GET"),
         Duration::from_secs(20),
-        |error| matches!(error, Error::OutcomeUnknown(Lost::Closed)),
+        |error| matches!(error, CommandError::OutcomeUnknown(Lost::Closed)),
     );
 }
 
@@ -55,7 +55,7 @@ fn a_connection_that_closes_in_the_middle_of_a_reply_leaves_the_outcome_unknown(
         peer.expect("GET");
         peer.send(b"$10\r\nhal");
     };
-    check_fault(run, Duration::from_secs(20), |error| matches!(error, Error::OutcomeUnknown(Lost::Closed)));
+    check_fault(run, Duration::from_secs(20), |error| matches!(error, CommandError::OutcomeUnknown(Lost::Closed)));
 }
 
 #[test]
@@ -66,7 +66,7 @@ fn garbage_is_a_protocol_error_and_the_connection_is_not_used_again() {
         peer.expect_end();
     };
     check_fault(run, Duration::from_secs(20), |error| {
-        matches!(error, Error::Protocol(resp::codec::ProtocolError::ReplyType(b'H')))
+        matches!(error, CommandError::Protocol(resp::codec::ProtocolError::ReplyType(b'H')))
     });
 }
 
@@ -78,7 +78,7 @@ fn a_server_that_does_not_answer_ends_the_call_at_its_deadline_and_a_late_reply_
         peer.expect_end();
         peer.send_some(b"$4\r\nlate\r\n");
     };
-    check_fault(run, SHORT, |error| matches!(error, Error::OutcomeUnknown(Lost::TimedOut)));
+    check_fault(run, SHORT, |error| matches!(error, CommandError::OutcomeUnknown(Lost::TimedOut)));
 }
 
 #[test]
@@ -91,7 +91,7 @@ fn a_server_that_sends_a_reply_byte_by_byte_does_not_stretch_the_deadline() {
             std::thread::sleep(SHORT / 20);
         }
     };
-    check_fault(run, SHORT, |error| matches!(error, Error::OutcomeUnknown(Lost::TimedOut)));
+    check_fault(run, SHORT, |error| matches!(error, CommandError::OutcomeUnknown(Lost::TimedOut)));
 }
 
 #[test]
@@ -144,9 +144,9 @@ fn replies_that_came_before_the_connection_was_lost_are_results_of_their_command
     pipeline.add(("GET", "a")).add(("GET", "b")).add(("GET", "c")).add(("GET", "d"));
     let results = client.pipeline::<i64>(&pipeline).unwrap();
     assert!(matches!(results[0], Ok(1)));
-    assert!(matches!(&results[1], Err(Error::Server(error)) if error.code() == "ERR"));
-    assert!(matches!(results[2], Err(Error::OutcomeUnknown(Lost::Closed))));
-    assert!(matches!(results[3], Err(Error::OutcomeUnknown(Lost::Closed))));
+    assert!(matches!(&results[1], Err(CommandError::Server(error)) if error.code() == "ERR"));
+    assert!(matches!(results[2], Err(CommandError::OutcomeUnknown(Lost::Closed))));
+    assert!(matches!(results[3], Err(CommandError::OutcomeUnknown(Lost::Closed))));
     assert_eq!(results.len(), 4);
     drop(client);
     server.finish();
@@ -197,7 +197,7 @@ fn a_server_that_reads_nothing_ends_the_call_at_its_deadline() {
         client.command::<()>(("SET", "first", 1)).unwrap();
         client.set_timeout(SHORT);
         let error = client.command::<()>(("SET", "k", vec![0u8; 64 << 20])).unwrap_err();
-        assert!(matches!(error, Error::OutcomeUnknown(Lost::TimedOut)), "{error:?}");
+        assert!(matches!(error, CommandError::OutcomeUnknown(Lost::TimedOut)), "{error:?}");
         server.finish();
     }
 }
@@ -228,9 +228,9 @@ fn what_is_too_large_is_refused_before_and_after() {
     (settings.request_bytes_max, settings.reply_bytes_max) = (1000, 100_000);
     let mut client = Client::new(settings);
     let error = client.command::<()>(("SET", "k", vec![0u8; 1000])).unwrap_err();
-    assert!(matches!(error, Error::NotSent(NotSent::TooLarge { bytes: 1029 })), "{error:?}");
+    assert!(matches!(error, CommandError::NotSent(NotSent::TooLarge { bytes: 1029 })), "{error:?}");
     let error = client.command::<()>(("GET", "k")).unwrap_err();
-    assert!(matches!(error, Error::OutcomeUnknown(Lost::TooLarge)), "{error:?}");
+    assert!(matches!(error, CommandError::OutcomeUnknown(Lost::TooLarge)), "{error:?}");
     server.finish();
 }
 
@@ -242,7 +242,7 @@ fn a_server_that_nobody_listens_at_is_reported_within_the_time_of_the_call() {
     settings.timeout = SHORT;
     let mut client = Client::new(settings);
     let error = client.command::<()>("PING").unwrap_err();
-    assert!(matches!(error, Error::NotSent(NotSent::Connect(_))), "{error:?}");
+    assert!(matches!(error, CommandError::NotSent(NotSent::Connect(_))), "{error:?}");
 }
 
 #[test]

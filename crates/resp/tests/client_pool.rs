@@ -1,7 +1,7 @@
 //! A pool: bounded, shared among threads, its clients reused.
 
 use crate::fake_server::{FakeServer, script};
-use resp::{Error, NotSent, Pool};
+use resp::{ClientPool, CommandError, NotSent};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,11 +16,11 @@ fn a_pool_gives_out_no_more_clients_than_it_may_and_those_that_come_back_first()
     })]);
     let mut settings = server.settings.clone();
     settings.timeout = Duration::from_millis(200);
-    let pool = Pool::new(settings, 2);
+    let pool = ClientPool::new(settings, 2);
     let mut first = pool.get().unwrap();
     first.set_timeout(Duration::from_secs(20));
     let second = pool.get().unwrap();
-    assert!(matches!(pool.get(), Err(Error::NotSent(NotSent::PoolExhausted))));
+    assert!(matches!(pool.get(), Err(CommandError::NotSent(NotSent::PoolExhausted))));
     assert_eq!(first.command::<String>("PING").unwrap(), "PONG");
     drop(second);
     drop(first);
@@ -38,7 +38,7 @@ fn a_thread_that_waits_for_a_client_gets_the_one_that_comes_back() {
     let mut settings = server.settings.clone();
     // Longer than the test waits for the thread.
     settings.timeout = Duration::from_secs(3600);
-    let pool = Arc::new(Pool::new(settings, 1));
+    let pool = Arc::new(ClientPool::new(settings, 1));
     let held = pool.get().unwrap();
     let (got, has_got) = std::sync::mpsc::channel();
     let waiting = Arc::clone(&pool);

@@ -1,7 +1,7 @@
 //! The client with a real redis-server: commands, pipelines, sessions, large values, a restart.
 
 use crate::redis_server::RedisServer;
-use resp::{Client, Error, Pipeline, ServerError, Settings, Value};
+use resp::{Client, ClientSettings, CommandError, Pipeline, ReplyValue, ServerError};
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
@@ -35,11 +35,11 @@ fn check_types(client: &mut Client) {
     assert_eq!((cursor, keys.len()), (0, 5));
     assert_eq!(client.view(("GET", "k")).unwrap().text(), Some(&b"text"[..]));
     match client.command::<i64>(("GET", "k")) {
-        Err(Error::Conversion(mismatch)) => assert!(mismatch.got.contains("text"), "{mismatch}"),
+        Err(CommandError::Conversion(mismatch)) => assert!(mismatch.got.contains("text"), "{mismatch}"),
         other => panic!("{other:?}"),
     }
     match client.command::<i64>(("INCR", "k")) {
-        Err(Error::Server(error)) => assert_eq!(error.code(), "ERR"),
+        Err(CommandError::Server(error)) => assert_eq!(error.code(), "ERR"),
         other => panic!("{other:?}"),
     }
     assert_eq!(client.command::<String>(("ECHO", "still in step")).unwrap(), "still in step");
@@ -50,12 +50,12 @@ fn the_error_of_one_command_of_a_pipeline_is_its_result_alone() {
     let Some(server) = RedisServer::start(&[]) else { return };
     let mut pipeline = Pipeline::new();
     pipeline.add(("SET", "a", "x")).add(("INCR", "a")).add(("GET", "a")).add("NOSUCH");
-    let results = server.client().pipeline::<Value>(&pipeline).unwrap();
+    let results = server.client().pipeline::<ReplyValue>(&pipeline).unwrap();
     assert_eq!(results.len(), 4);
-    assert!(matches!(&results[0], Ok(Value::Simple(text)) if text == "OK"));
-    assert!(matches!(&results[1], Err(Error::Server(error)) if error.text().contains("not an integer")));
-    assert!(matches!(&results[2], Ok(Value::Bulk(text)) if text == b"x"));
-    assert!(matches!(&results[3], Err(Error::Server(error)) if error.text().contains("unknown command")));
+    assert!(matches!(&results[0], Ok(ReplyValue::Simple(text)) if text == "OK"));
+    assert!(matches!(&results[1], Err(CommandError::Server(error)) if error.text().contains("not an integer")));
+    assert!(matches!(&results[2], Ok(ReplyValue::Bulk(text)) if text == b"x"));
+    assert!(matches!(&results[3], Err(CommandError::Server(error)) if error.text().contains("unknown command")));
 }
 
 #[test]
@@ -68,13 +68,13 @@ fn a_transaction_gives_the_errors_of_its_commands_as_values() {
     client
         .pipeline_with(&pipeline, |at, reply| {
             if at == 4 {
-                results = Some(<Vec<Result<Value, ServerError>> as resp::FromReply>::from_reply(reply).unwrap());
+                results = Some(<Vec<Result<ReplyValue, ServerError>> as resp::FromReply>::from_reply(reply).unwrap());
             }
         })
         .unwrap();
     let results = results.unwrap();
     assert!(results[0].is_ok() && results[1].as_ref().unwrap_err().code() == "ERR");
-    assert_eq!(results[2], Ok(Value::Integer(1)));
+    assert_eq!(results[2], Ok(ReplyValue::Integer(1)));
 }
 
 #[test]
@@ -123,11 +123,11 @@ fn a_refused_password_is_not_a_lost_connection() {
     let Some(server) = RedisServer::start(&["--requirepass", "secret"]) else { return };
     let wrong = format!("redis://:wrong@127.0.0.1:{}", server.port());
     match Client::connect(&wrong) {
-        Err(Error::NotSent(resp::NotSent::Handshake(error))) => assert_eq!(error.code(), "WRONGPASS"),
+        Err(CommandError::NotSent(resp::NotSent::Handshake(error))) => assert_eq!(error.code(), "WRONGPASS"),
         other => panic!("{other:?}"),
     }
-    let mut client = Client::new(Settings::of(&server.address()).unwrap());
-    assert!(matches!(client.command::<()>("DBSIZE"), Err(Error::Server(error)) if error.code() == "NOAUTH"));
+    let mut client = Client::new(ClientSettings::of(&server.address()).unwrap());
+    assert!(matches!(client.command::<()>("DBSIZE"), Err(CommandError::Server(error)) if error.code() == "NOAUTH"));
     client.authenticate(None, "secret").unwrap();
     assert_eq!(client.command::<i64>("DBSIZE").unwrap(), 0);
 }
@@ -188,7 +188,7 @@ fn commands_without_replies_wait_for_the_server_and_are_sent_first() {
     client.noreply(("INCR", "a")).unwrap();
     assert!(client.queued_bytes() > 0);
     let full = (0..10).find_map(|_| client.noreply(("INCR", "a")).err());
-    assert!(matches!(full, Some(Error::NotSent(resp::NotSent::QueueFull))), "{full:?}");
+    assert!(matches!(full, Some(CommandError::NotSent(resp::NotSent::QueueFull))), "{full:?}");
     let queued = client.queued_bytes();
     server.run();
     // SET takes 27 bytes, each INCR 21.
@@ -218,11 +218,11 @@ fn the_codec_refuses_what_redis_refuses_in_the_same_words() {
         socket.write_all(bytes).unwrap();
         let mut redis = String::new();
         socket.read_to_string(&mut redis).unwrap();
-        let mut framer = resp::codec::RequestFramer::new(resp::codec::Limits::default());
+        let mut framer = resp::codec::RequestFramer::new(resp::codec::FrameLimits::default());
         let error =
             framer.advance(bytes).and_then(|_| resp::codec::rewrite_inline(bytes, &mut Vec::new())).unwrap_err();
         let mut ours = Vec::new();
-        resp::codec::ReplyWriter::new(&mut ours, resp::codec::Version::Resp2).protocol_error(error);
+        resp::codec::ReplyWriter::new(&mut ours, resp::codec::ProtocolVersion::Resp2).protocol_error(error);
         assert_eq!(String::from_utf8(ours).unwrap(), redis, "{}", bytes.escape_ascii());
     }
 }

@@ -3,7 +3,10 @@
 use crate::certificate::Authority;
 use crate::fake_server::{FakeServer, Peer, script};
 use crate::redis_tls::TlsRedis;
-use resp::{Client, Endpoint, Error, Event, Lost, NotSent, Pipeline, Pool, Settings, Subscriber, Tls};
+use resp::{
+    Client, ClientPool, ClientSettings, CommandError, Endpoint, Lost, NotSent, Pipeline, Subscriber, SubscriberEvent,
+    Tls,
+};
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::time::{Duration, Instant};
@@ -62,7 +65,7 @@ fn commands_without_replies_are_executed_in_order() {
 fn threads_share_a_pool() {
     let authority = Authority::new();
     let Some(server) = TlsRedis::start(&authority, &ANY_CLIENT) else { return };
-    let pool = Pool::new(Settings::of(&server.tls_address()).unwrap(), 3);
+    let pool = ClientPool::new(ClientSettings::of(&server.tls_address()).unwrap(), 3);
     std::thread::scope(|scope| {
         for _ in 0..6 {
             scope.spawn(|| (0..50).for_each(|_| pool.get().unwrap().command::<()>(("INCR", "n")).unwrap()));
@@ -77,17 +80,17 @@ fn client_and_subscriber_connect_again_after_a_restart() {
     let Some(mut server) = TlsRedis::start(&authority, &ANY_CLIENT) else { return };
     let mut client = Client::connect(&server.tls_address()).unwrap();
     client.select(3).unwrap();
-    let mut subscriber = Subscriber::connect(Settings::of(&server.tls_address()).unwrap()).unwrap();
+    let mut subscriber = Subscriber::connect(ClientSettings::of(&server.tls_address()).unwrap()).unwrap();
     subscriber.subscribe(&["news"]).unwrap();
-    assert_eq!(subscriber.next(PATIENCE).unwrap(), Some(Event::Subscribed { channel: b"news" }));
+    assert_eq!(subscriber.next(PATIENCE).unwrap(), Some(SubscriberEvent::Subscribed { channel: b"news" }));
     server.kill();
     server.run();
-    assert_eq!(subscriber.next(PATIENCE).unwrap(), Some(Event::Reconnected));
-    assert_eq!(subscriber.next(PATIENCE).unwrap(), Some(Event::Subscribed { channel: b"news" }));
+    assert_eq!(subscriber.next(PATIENCE).unwrap(), Some(SubscriberEvent::Reconnected));
+    assert_eq!(subscriber.next(PATIENCE).unwrap(), Some(SubscriberEvent::Subscribed { channel: b"news" }));
     // The end of the connection is noticed before the command is sent.
     std::thread::sleep(SHORT);
     assert_eq!(client.publish("news", "again").unwrap(), 1);
-    let expected = Event::Message { pattern: None, channel: b"news", payload: b"again" };
+    let expected = SubscriberEvent::Message { pattern: None, channel: b"news", payload: b"again" };
     assert_eq!(subscriber.next(PATIENCE).unwrap(), Some(expected));
     assert!(client.command::<String>(("CLIENT", "INFO")).unwrap().contains(" db=3 "));
 }
@@ -97,13 +100,13 @@ fn a_server_that_wants_a_certificate_of_the_client_gets_it() {
     let authority = Authority::new();
     let Some(server) = TlsRedis::start(&authority, &[]) else { return };
     let own = authority.issue("client.test");
-    let mut settings = Settings::of(&server.tls_address()).unwrap();
+    let mut settings = ClientSettings::of(&server.tls_address()).unwrap();
     let tls = settings.tls.clone().unwrap();
     // In TLS 1.3 the server's rejection follows the handshake; here it meets HELLO, which belongs to connecting.
-    settings.version = resp::codec::Version::Resp3;
+    settings.version = resp::codec::ProtocolVersion::Resp3;
     let error = Client::new(settings.clone()).command::<()>("PING").unwrap_err();
     let words = "TLS: the server requires a certificate of the client";
-    assert!(matches!(&error, Error::NotSent(NotSent::Tls(error)) if error.to_string() == words), "{error:?}");
+    assert!(matches!(&error, CommandError::NotSent(NotSent::Tls(error)) if error.to_string() == words), "{error:?}");
     settings.tls = Some(tls.with_identity(own.certificate.as_bytes(), own.key.as_bytes()).unwrap());
     assert_eq!(Client::new(settings).command::<String>("PING").unwrap(), "PONG");
 }
@@ -114,7 +117,7 @@ fn check_refused(server: &FakeServer, tls: Tls, words: &str) {
     let mut settings = server.settings.clone();
     (settings.tls, settings.timeout) = (Some(tls), Duration::from_secs(3600));
     let error = Client::new(settings).command::<()>("PING").unwrap_err();
-    assert!(matches!(error, Error::NotSent(NotSent::Tls(_))), "{error:?}");
+    assert!(matches!(error, CommandError::NotSent(NotSent::Tls(_))), "{error:?}");
     assert!(error.to_string().contains(words), "{error}");
 }
 
@@ -146,7 +149,7 @@ fn the_system_does_not_trust_an_authority_that_a_test_made() {
     match Tls::with_system_roots("127.0.0.1") {
         Ok(tls) => check_refused(&server, tls, "unknown issuer"),
         Err(error) => {
-            assert_eq!(error, resp::TlsError::NoSystemRoots);
+            assert_eq!(error, resp::TlsSettingsError::NoSystemRoots);
             crate::redis_tls::skip("the system has no trusted certificates");
             return;
         }
@@ -204,7 +207,7 @@ fn check_handshake(run: impl FnOnce(&mut Peer) + Send + 'static, kind: std::io::
     let mut settings = server.settings.clone();
     (settings.tls, settings.timeout) = (Some(any_tls()), SHORT);
     let error = Client::new(settings).command::<()>("PING").unwrap_err();
-    assert!(matches!(&error, Error::NotSent(NotSent::Connect(error)) if error.kind() == kind), "{error:?}");
+    assert!(matches!(&error, CommandError::NotSent(NotSent::Connect(error)) if error.kind() == kind), "{error:?}");
     assert!(error.to_string().contains(words), "{error}");
     server.finish();
 }
@@ -289,6 +292,6 @@ fn an_end_without_close_notify_leaves_the_outcome_unknown() {
         peer.expect("GET");
     })]);
     let error = Client::new(server.settings.clone()).command::<()>(("GET", "k")).unwrap_err();
-    assert!(matches!(error, Error::OutcomeUnknown(Lost::Closed)), "{error:?}");
+    assert!(matches!(error, CommandError::OutcomeUnknown(Lost::Closed)), "{error:?}");
     server.finish();
 }

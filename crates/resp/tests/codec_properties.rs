@@ -4,7 +4,7 @@
 use crate::fuzz_check::{check_replies, check_requests};
 use crate::mutation::{apply, edits};
 use proptest::prelude::*;
-use resp::codec::{Arguments, Limits, ReplyWriter, Version, View, write_command};
+use resp::codec::{Arguments, FrameLimits, ProtocolVersion, ReplyView, ReplyWriter, write_command};
 
 /// A reply to encode.
 #[derive(Clone, Debug)]
@@ -81,25 +81,25 @@ fn write_all(begin: fn(&mut ReplyWriter<'_>, u64), replies: &[Reply], writer: &m
 }
 
 /// Whether the view is what RESP3 makes of the reply.
-fn is_alike(reply: &Reply, view: View<'_>) -> bool {
-    let all = |replies: &[Reply], view: View<'_>| {
+fn is_alike(reply: &Reply, view: ReplyView<'_>) -> bool {
+    let all = |replies: &[Reply], view: ReplyView<'_>| {
         let elements = view.elements().expect("an aggregate");
         elements.len() == replies.len() && replies.iter().zip(elements).all(|(reply, view)| is_alike(reply, view))
     };
     match (reply, view) {
-        (Reply::Null, View::Null) => true,
-        (Reply::Simple(text), View::Simple(got)) => text.as_bytes() == got,
-        (Reply::Error(text) | Reply::BlobError(text), View::Error(got)) => text == got,
-        (Reply::Integer(integer), View::Integer(got)) => *integer == got,
-        (Reply::Bulk(bytes), View::Bulk(got)) => bytes == got,
-        (Reply::Double(double), View::Double(got)) => double.is_nan() && got.is_nan() || *double == got,
-        (Reply::Boolean(boolean), View::Boolean(got)) => *boolean == got,
-        (Reply::BigNumber(number), View::BigNumber(got)) => number.to_string().as_bytes() == got,
-        (Reply::Verbatim(text), View::Verbatim { format, text: got }) => format == b"txt" && text == got,
-        (Reply::Array(replies), View::Array(_))
-        | (Reply::Set(replies), View::Set(_))
-        | (Reply::Push(replies), View::Push(_)) => all(replies, view),
-        (Reply::Map(pairs), View::Map(_)) => {
+        (Reply::Null, ReplyView::Null) => true,
+        (Reply::Simple(text), ReplyView::Simple(got)) => text.as_bytes() == got,
+        (Reply::Error(text) | Reply::BlobError(text), ReplyView::Error(got)) => text == got,
+        (Reply::Integer(integer), ReplyView::Integer(got)) => *integer == got,
+        (Reply::Bulk(bytes), ReplyView::Bulk(got)) => bytes == got,
+        (Reply::Double(double), ReplyView::Double(got)) => double.is_nan() && got.is_nan() || *double == got,
+        (Reply::Boolean(boolean), ReplyView::Boolean(got)) => *boolean == got,
+        (Reply::BigNumber(number), ReplyView::BigNumber(got)) => number.to_string().as_bytes() == got,
+        (Reply::Verbatim(text), ReplyView::Verbatim { format, text: got }) => format == b"txt" && text == got,
+        (Reply::Array(replies), ReplyView::Array(_))
+        | (Reply::Set(replies), ReplyView::Set(_))
+        | (Reply::Push(replies), ReplyView::Push(_)) => all(replies, view),
+        (Reply::Map(pairs), ReplyView::Map(_)) => {
             let flat: Vec<Reply> = pairs.iter().flat_map(|(key, value)| [key.clone(), value.clone()]).collect();
             all(&flat, view)
         }
@@ -142,17 +142,17 @@ proptest! {
     #[test]
     fn what_is_written_is_read_again(reply in reply(), cuts in cuts()) {
         let mut bytes = Vec::new();
-        write(&reply, &mut ReplyWriter::new(&mut bytes, Version::Resp3));
-        let (view, length) = View::parse(&bytes, Limits::default()).expect("RESP").expect("a whole reply");
+        write(&reply, &mut ReplyWriter::new(&mut bytes, ProtocolVersion::Resp3));
+        let (view, length) = ReplyView::parse(&bytes, FrameLimits::default()).expect("RESP").expect("a whole reply");
         prop_assert_eq!(length, bytes.len());
         prop_assert!(is_alike(&reply, view), "{:?} of {}", view, bytes.escape_ascii());
         check_replies(&bytes, &cuts);
         // RESP2 has fewer types: the result is one complete reply of those types.
         let mut bytes = Vec::new();
-        write(&reply, &mut ReplyWriter::new(&mut bytes, Version::Resp2));
+        write(&reply, &mut ReplyWriter::new(&mut bytes, ProtocolVersion::Resp2));
         prop_assert!(!bytes.is_empty() && b"+-:$*".contains(&bytes[0]));
         check_replies(&bytes, &cuts);
-        prop_assert_eq!(View::parse(&bytes, Limits::default()).expect("RESP").expect("a whole reply").1, bytes.len());
+        prop_assert_eq!(ReplyView::parse(&bytes, FrameLimits::default()).expect("RESP").expect("a whole reply").1, bytes.len());
     }
 
     #[test]
@@ -178,7 +178,7 @@ proptest! {
     #[test]
     fn mutated_messages_mean_the_same_however_they_are_cut(reply in reply(), edits in edits(4), cuts in cuts()) {
         let mut bytes = Vec::new();
-        write(&reply, &mut ReplyWriter::new(&mut bytes, Version::Resp3));
+        write(&reply, &mut ReplyWriter::new(&mut bytes, ProtocolVersion::Resp3));
         check_replies(&apply(&bytes, &edits, &WORDS), &cuts);
         let request = b"*3\r\n$3\r\nSET\r\n$3\r\nkey\r\n$5\r\nvalue\r\nGET \"a b\" c\r\n";
         check_requests(&apply(request, &edits, &WORDS), &cuts);

@@ -1,7 +1,7 @@
 //! Replies: every sample cut at every byte, values read in place, limits, errors.
 
 use crate::fuzz_check::check_replies;
-use resp::codec::{Advance, DEPTH_MAX, Limits, ProtocolError, ReplyFramer, ReplyKind, View};
+use resp::codec::{Advance, DEPTH_MAX, FrameLimits, ProtocolError, ReplyFramer, ReplyKind, ReplyView};
 
 /// One sample of each kind, and some nested ones.
 const SAMPLES: &[(&[u8], ReplyKind)] = &[
@@ -41,7 +41,7 @@ fn every_reply_is_found_and_read_wherever_it_is_cut() {
             check_replies(sample, &[cut, usize::MAX]);
             check_replies(&[sample, sample, b"+next\r\n"].concat(), &[cut]);
         }
-        let mut framer = ReplyFramer::new(Limits::default());
+        let mut framer = ReplyFramer::new(FrameLimits::default());
         assert_eq!(framer.advance(sample), Ok(Advance { consumed: sample.len(), is_complete: true }));
         assert_eq!((framer.kind(), framer.bytes()), (Some(kind), sample.len() as u64));
     }
@@ -51,7 +51,7 @@ fn every_reply_is_found_and_read_wherever_it_is_cut() {
 fn no_byte_is_shown_to_the_framer_twice() {
     for &(sample, _) in SAMPLES {
         for cut in 0..=sample.len() {
-            let mut framer = ReplyFramer::new(Limits::default());
+            let mut framer = ReplyFramer::new(FrameLimits::default());
             let mut looked_at = 0;
             let mut feed = |piece: &[u8]| {
                 looked_at += piece.len();
@@ -70,38 +70,38 @@ fn no_byte_is_shown_to_the_framer_twice() {
 #[test]
 fn values_are_slices_of_the_buffer() {
     let bytes = b"*3\r\n$5\r\nhello\r\n%1\r\n+k\r\n,1.5\r\n=6\r\nmkd:ab\r\n";
-    let (view, _) = View::parse(bytes, Limits::default()).unwrap().unwrap();
+    let (view, _) = ReplyView::parse(bytes, FrameLimits::default()).unwrap().unwrap();
     let mut elements = view.elements().unwrap();
     assert_eq!(elements.len(), 3);
-    let Some(View::Bulk(hello)) = elements.next() else { panic!("no bulk string") };
+    let Some(ReplyView::Bulk(hello)) = elements.next() else { panic!("no bulk string") };
     assert!(bytes.as_ptr_range().contains(&hello.as_ptr()));
     assert_eq!(hello, b"hello");
-    let map: Vec<View> = elements.next().unwrap().elements().unwrap().collect();
-    assert_eq!(map, [View::Simple(b"k"), View::Double(1.5)]);
-    assert_eq!(elements.next(), Some(View::Verbatim { format: b"mkd", text: b"ab" }));
+    let map: Vec<ReplyView> = elements.next().unwrap().elements().unwrap().collect();
+    assert_eq!(map, [ReplyView::Simple(b"k"), ReplyView::Double(1.5)]);
+    assert_eq!(elements.next(), Some(ReplyView::Verbatim { format: b"mkd", text: b"ab" }));
     assert_eq!(elements.next(), None);
 }
 
 #[test]
 fn attributes_belong_to_the_value_behind_them() {
     let bytes = b"|1\r\n+ttl\r\n:3600\r\n*2\r\n:1\r\n|1\r\n+x\r\n*2\r\n:7\r\n:8\r\n:2\r\n";
-    let mut framer = ReplyFramer::new(Limits::default());
+    let mut framer = ReplyFramer::new(FrameLimits::default());
     assert!(framer.advance(bytes).unwrap().is_complete);
-    let attributes: Vec<View> = framer.attributes(bytes).unwrap().collect();
-    assert_eq!(attributes, [View::Simple(b"ttl"), View::Integer(3600)]);
+    let attributes: Vec<ReplyView> = framer.attributes(bytes).unwrap().collect();
+    assert_eq!(attributes, [ReplyView::Simple(b"ttl"), ReplyView::Integer(3600)]);
     let mut elements = framer.view(bytes).elements().unwrap();
-    assert_eq!(elements.collect::<Vec<_>>(), [View::Integer(1), View::Integer(2)]);
-    assert_eq!(elements.next_described(), Some((None, View::Integer(1))));
+    assert_eq!(elements.collect::<Vec<_>>(), [ReplyView::Integer(1), ReplyView::Integer(2)]);
+    assert_eq!(elements.next_described(), Some((None, ReplyView::Integer(1))));
     let (attributes, value) = elements.next_described().unwrap();
-    assert_eq!((attributes.unwrap().count(), value), (2, View::Integer(2)));
-    let mut framer = ReplyFramer::new(Limits::default());
+    assert_eq!((attributes.unwrap().count(), value), (2, ReplyView::Integer(2)));
+    let mut framer = ReplyFramer::new(FrameLimits::default());
     assert!(framer.advance(b":1\r\n").unwrap().is_complete);
     assert!(framer.attributes(b":1\r\n").is_none());
 }
 
 #[test]
 fn a_huge_bulk_string_can_be_forwarded_while_it_arrives() {
-    let mut framer = ReplyFramer::new(Limits::default());
+    let mut framer = ReplyFramer::new(FrameLimits::default());
     let head = b"*2\r\n:1\r\n$536870912\r\nstart";
     assert_eq!(framer.advance(head), Ok(Advance { consumed: head.len(), is_complete: false }));
     assert_eq!(framer.kind(), Some(ReplyKind::Array));
@@ -119,7 +119,7 @@ fn a_huge_bulk_string_can_be_forwarded_while_it_arrives() {
 #[track_caller]
 fn check_refused(bytes: &[u8], expected: ProtocolError, text: &str) {
     for cut in 1..=bytes.len() {
-        let mut framer = ReplyFramer::new(Limits::default());
+        let mut framer = ReplyFramer::new(FrameLimits::default());
         let outcome = framer.advance(&bytes[..cut]).and_then(|_| framer.advance(&bytes[cut..]));
         assert_eq!(outcome, Err(expected), "{} cut at {cut}", bytes.escape_ascii());
     }
@@ -153,32 +153,32 @@ fn bytes_that_are_no_reply_are_refused_with_the_reason() {
 fn nesting_is_bounded() {
     let deepest = [b"*1\r\n".repeat(DEPTH_MAX), b":1\r\n".to_vec()].concat();
     check_replies(&deepest, &[3]);
-    assert!(View::parse(&deepest, Limits::default()).unwrap().is_some());
+    assert!(ReplyView::parse(&deepest, FrameLimits::default()).unwrap().is_some());
     let deeper = [b"*1\r\n".repeat(DEPTH_MAX + 1), b":1\r\n".to_vec()].concat();
-    assert_eq!(View::parse(&deeper, Limits::default()), Err(ProtocolError::Depth));
+    assert_eq!(ReplyView::parse(&deeper, FrameLimits::default()), Err(ProtocolError::Depth));
     // Empty aggregates take no level of nesting.
     let empty = [b"*1\r\n".repeat(DEPTH_MAX), b"*0\r\n".to_vec()].concat();
-    assert!(View::parse(&empty, Limits::default()).unwrap().is_some());
+    assert!(ReplyView::parse(&empty, FrameLimits::default()).unwrap().is_some());
 }
 
 #[test]
 fn lines_are_bounded() {
-    let limits = Limits { line_bytes_max: 8, ..Limits::default() };
-    assert!(View::parse(b"+12345678\r\n", limits).unwrap().is_some());
+    let limits = FrameLimits { line_bytes_max: 8, ..FrameLimits::default() };
+    assert!(ReplyView::parse(b"+12345678\r\n", limits).unwrap().is_some());
     for line in [&b"+123456789"[..], b"-123456789\r\n", b":123456789"] {
-        assert_eq!(View::parse(line, limits), Err(ProtocolError::LineTooLong));
+        assert_eq!(ReplyView::parse(line, limits), Err(ProtocolError::LineTooLong));
     }
     let double = [b",".to_vec(), b"1".repeat(65)].concat();
-    assert_eq!(View::parse(&double, Limits::default()), Err(ProtocolError::LineTooLong));
+    assert_eq!(ReplyView::parse(&double, FrameLimits::default()), Err(ProtocolError::LineTooLong));
 }
 
 #[test]
 fn bulk_strings_are_bounded_also_where_they_are_whole() {
-    let limits = Limits { bulk_bytes_max: 3, elements_max: 1, ..Limits::default() };
-    assert!(View::parse(b"$3\r\nabc\r\n", limits).unwrap().is_some());
-    assert!(View::parse(b"*1\r\n:1\r\n", limits).unwrap().is_some());
+    let limits = FrameLimits { bulk_bytes_max: 3, elements_max: 1, ..FrameLimits::default() };
+    assert!(ReplyView::parse(b"$3\r\nabc\r\n", limits).unwrap().is_some());
+    assert!(ReplyView::parse(b"*1\r\n:1\r\n", limits).unwrap().is_some());
     for bulk in [&b"$4\r\nabcd\r\n"[..], b"$4\r\n", b"!4\r\n", b"=4\r\n", b"*1\r\n$4\r\nabcd\r\n"] {
-        assert_eq!(View::parse(bulk, limits), Err(ProtocolError::BulkLength), "{}", bulk.escape_ascii());
+        assert_eq!(ReplyView::parse(bulk, limits), Err(ProtocolError::BulkLength), "{}", bulk.escape_ascii());
     }
-    assert_eq!(View::parse(b"*2\r\n:1\r\n:2\r\n", limits), Err(ProtocolError::AggregateLength));
+    assert_eq!(ReplyView::parse(b"*2\r\n:1\r\n:2\r\n", limits), Err(ProtocolError::AggregateLength));
 }

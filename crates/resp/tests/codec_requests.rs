@@ -2,7 +2,7 @@
 
 use crate::fuzz_check::check_requests;
 use resp::codec::{
-    Advance, Arguments, Limits, PartialArgument, ProtocolError, RequestFramer, RequestKind, write_command,
+    Advance, Arguments, FrameLimits, PartialArgument, ProtocolError, RequestFramer, RequestKind, write_command,
 };
 
 const SAMPLES: &[&[u8]] = &[
@@ -31,7 +31,7 @@ fn every_request_is_found_wherever_it_is_cut() {
 fn no_byte_is_shown_to_the_framer_twice() {
     for sample in SAMPLES {
         for cut in 1..sample.len() {
-            let mut framer = RequestFramer::new(Limits::default());
+            let mut framer = RequestFramer::new(FrameLimits::default());
             let first = framer.advance(&sample[..cut]).unwrap();
             assert_eq!(first, Advance { consumed: cut, is_complete: false });
             let last = framer.advance(&sample[cut..]).unwrap();
@@ -45,7 +45,7 @@ fn no_byte_is_shown_to_the_framer_twice() {
 fn command_and_key_are_known_before_the_value_has_arrived() {
     let mut request = Vec::new();
     write_command(&mut request, &[&b"SET"[..], b"key", &vec![b'v'; 1 << 20]]);
-    let mut framer = RequestFramer::new(Limits::default());
+    let mut framer = RequestFramer::new(FrameLimits::default());
     let (read, rest) = request.split_at(40);
     assert_eq!(framer.advance(read), Ok(Advance { consumed: 40, is_complete: false }));
     assert_eq!((framer.kind(), framer.arguments()), (RequestKind::Multibulk, 3));
@@ -81,7 +81,7 @@ fn arguments_of_every_beginning_of_a_request_are_those_that_are_complete() {
 #[track_caller]
 fn check_refused(bytes: &[u8], expected: ProtocolError, text: &str) {
     for cut in 1..=bytes.len() {
-        let mut framer = RequestFramer::new(Limits::default());
+        let mut framer = RequestFramer::new(FrameLimits::default());
         let outcome = framer.advance(&bytes[..cut]).and_then(|_| framer.advance(&bytes[cut..]));
         assert_eq!(outcome, Err(expected), "{} cut at {cut}", bytes.escape_ascii());
     }
@@ -113,7 +113,7 @@ fn lines_without_an_end_are_refused_with_redis_texts() {
         (b"*1\r\n$", ProtocolError::BulkLineTooLong, "Protocol error: too big bulk count string"),
         (b"", ProtocolError::InlineTooLong, "Protocol error: too big inline request"),
     ] {
-        let mut framer = RequestFramer::new(Limits::default());
+        let mut framer = RequestFramer::new(FrameLimits::default());
         assert!(framer.advance(&[before, &digits[1..]].concat()).is_ok());
         assert_eq!(framer.advance(b"1"), Err(expected));
         assert_eq!(expected.to_string(), text);
@@ -124,7 +124,7 @@ fn lines_without_an_end_are_refused_with_redis_texts() {
 fn a_million_arguments_are_a_request() {
     let mut request = b"*1048576\r\n".to_vec();
     request.extend_from_slice(&b"$0\r\n\r\n".repeat(1 << 20));
-    let mut framer = RequestFramer::new(Limits::default());
+    let mut framer = RequestFramer::new(FrameLimits::default());
     assert_eq!(framer.advance(&request), Ok(Advance { consumed: request.len(), is_complete: true }));
     assert_eq!(Arguments::of(&request).count(), 1 << 20);
 }

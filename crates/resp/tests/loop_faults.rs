@@ -3,7 +3,7 @@
 use crate::certificate::Authority;
 use crate::fake_server::{FakeServer, Peer, script};
 use crate::on_loop::{OnLoop, PATIENCE, resolve};
-use resp::{Error, Lost, NotSent, Pipeline, Tls};
+use resp::{CommandError, Lost, NotSent, Pipeline, Tls};
 use std::time::{Duration, Instant};
 
 /// Short enough to wait for, long enough for a busy machine.
@@ -22,7 +22,7 @@ fn pong(peer: &mut Peer) {
 fn check_fault(
     run: impl FnOnce(&mut Peer) + Clone + Send + 'static,
     timeout: Duration,
-    expected: impl Fn(&Error) -> bool,
+    expected: impl Fn(&CommandError) -> bool,
 ) {
     for start in [FakeServer::start, FakeServer::start_tls] {
         let run = run.clone();
@@ -46,7 +46,7 @@ fn check_fault(
 
 #[test]
 fn a_connection_that_closes_before_the_reply_or_inside_it_leaves_the_outcome_unknown() {
-    let is_closed = |error: &Error| matches!(error, Error::OutcomeUnknown(Lost::Closed));
+    let is_closed = |error: &CommandError| matches!(error, CommandError::OutcomeUnknown(Lost::Closed));
     check_fault(|peer| peer.expect("GET"), NEVER, is_closed);
     let half = |peer: &mut Peer| {
         peer.expect("GET");
@@ -62,7 +62,9 @@ fn garbage_is_a_protocol_error_and_the_connection_is_not_used_again() {
         peer.send(b"HTTP/1.1 400 Bad Request\r\n\r\n+PONG\r\n");
         peer.expect_end();
     };
-    check_fault(run, NEVER, |error| matches!(error, Error::Protocol(resp::codec::ProtocolError::ReplyType(b'H'))));
+    check_fault(run, NEVER, |error| {
+        matches!(error, CommandError::Protocol(resp::codec::ProtocolError::ReplyType(b'H')))
+    });
 }
 
 #[test]
@@ -73,7 +75,7 @@ fn a_command_without_a_reply_ends_at_its_deadline_and_a_late_reply_reaches_nobod
         peer.expect_end();
         peer.send_some(b"$4\r\nlate\r\n");
     };
-    check_fault(run, SHORT, |error| matches!(error, Error::OutcomeUnknown(Lost::TimedOut)));
+    check_fault(run, SHORT, |error| matches!(error, CommandError::OutcomeUnknown(Lost::TimedOut)));
 }
 
 #[test]
@@ -85,7 +87,7 @@ fn a_server_that_sends_a_reply_byte_by_byte_does_not_stretch_the_deadline() {
             std::thread::sleep(SHORT / 20);
         }
     };
-    check_fault(run, SHORT, |error| matches!(error, Error::OutcomeUnknown(Lost::TimedOut)));
+    check_fault(run, SHORT, |error| matches!(error, CommandError::OutcomeUnknown(Lost::TimedOut)));
 }
 
 #[test]
@@ -105,11 +107,11 @@ fn a_late_reply_costs_the_other_commands_of_its_connection_and_later_deadlines_a
     let short = on_loop.begin::<()>(("GET", "short"), SHORT);
     let behind = on_loop.begin::<()>(("GET", "behind"), NEVER);
     let outcome = |of: std::sync::mpsc::Receiver<_>| of.recv_timeout(PATIENCE).expect("an outcome");
-    assert!(matches!(outcome(patient), Err(Error::OutcomeUnknown(Lost::Closed))));
-    assert!(matches!(outcome(short), Err(Error::OutcomeUnknown(Lost::TimedOut))));
-    assert!(matches!(outcome(behind), Err(Error::OutcomeUnknown(Lost::Closed))));
+    assert!(matches!(outcome(patient), Err(CommandError::OutcomeUnknown(Lost::Closed))));
+    assert!(matches!(outcome(short), Err(CommandError::OutcomeUnknown(Lost::TimedOut))));
+    assert!(matches!(outcome(behind), Err(CommandError::OutcomeUnknown(Lost::Closed))));
     let again = on_loop.begin::<()>(("GET", "again"), SHORT);
-    assert!(matches!(outcome(again), Err(Error::OutcomeUnknown(Lost::TimedOut))));
+    assert!(matches!(outcome(again), Err(CommandError::OutcomeUnknown(Lost::TimedOut))));
     server.finish();
 }
 
@@ -131,7 +133,7 @@ fn commands_leave_without_waiting_for_replies_and_replies_come_to_their_own_call
     let d = on_loop.begin::<(String, i64)>(("GET", "d"), NEVER);
     assert_eq!(a.recv_timeout(PATIENCE).unwrap().unwrap(), 1);
     let refused = b.recv_timeout(PATIENCE).unwrap();
-    assert!(matches!(&refused, Err(Error::Server(error)) if error.code() == "ERR"), "{refused:?}");
+    assert!(matches!(&refused, Err(CommandError::Server(error)) if error.code() == "ERR"), "{refused:?}");
     assert_eq!(c.recv_timeout(PATIENCE).unwrap().unwrap(), "3");
     assert_eq!(d.recv_timeout(PATIENCE).unwrap().unwrap(), ("x".to_owned(), 4));
     drop(on_loop);
@@ -152,7 +154,7 @@ fn a_completion_sends_further_commands_and_reads_its_reply_in_place() {
         let again = client.clone();
         let sent = client.view(at, ("GET", "a"), move |reply, at| {
             let key = reply.unwrap().text().unwrap();
-            let sent = again.command(at, ("GET", key), move |text: Result<String, Error>, _| {
+            let sent = again.command(at, ("GET", key), move |text: Result<String, CommandError>, _| {
                 sender.send(text.unwrap()).unwrap();
             });
             sent.unwrap();
@@ -178,9 +180,9 @@ fn replies_that_came_before_the_connection_was_lost_are_results_of_their_command
     });
     let results = outcome.recv_timeout(PATIENCE).unwrap().unwrap();
     assert!(matches!(results[0], Ok(1)));
-    assert!(matches!(&results[1], Err(Error::Server(error)) if error.code() == "ERR"));
-    assert!(matches!(results[2], Err(Error::OutcomeUnknown(Lost::Closed))));
-    assert!(matches!(results[3], Err(Error::OutcomeUnknown(Lost::Closed))));
+    assert!(matches!(&results[1], Err(CommandError::Server(error)) if error.code() == "ERR"));
+    assert!(matches!(results[2], Err(CommandError::OutcomeUnknown(Lost::Closed))));
+    assert!(matches!(results[3], Err(CommandError::OutcomeUnknown(Lost::Closed))));
     assert_eq!(results.len(), 4);
     server.finish();
 }
@@ -198,7 +200,7 @@ fn a_pipeline_that_is_not_sent_fails_as_a_whole() {
         short.pipeline::<()>(at, &pipeline, move |results, _| sender.send(results).unwrap()).unwrap();
     });
     let outcome = outcome.recv_timeout(PATIENCE).unwrap();
-    assert!(matches!(outcome, Err(Error::NotSent(NotSent::Connect(_)))), "{outcome:?}");
+    assert!(matches!(outcome, Err(CommandError::NotSent(NotSent::Connect(_)))), "{outcome:?}");
 }
 
 #[test]
@@ -217,15 +219,15 @@ fn a_refused_session_reaches_every_command_and_no_command_reaches_the_server() {
     let outcomes = on_loop.ask(|client, at, sender| {
         for key in ["a", "b"] {
             let sender = sender.clone();
-            let sent =
-                client.command(at, ("GET", key), move |result: Result<(), Error>, _| sender.send(result).unwrap());
+            let sent = client
+                .command(at, ("GET", key), move |result: Result<(), CommandError>, _| sender.send(result).unwrap());
             assert!(sent.is_ok(), "{:?}", sent.err());
         }
     });
     for _ in 0..2 {
         let outcome = outcomes.recv_timeout(PATIENCE).unwrap();
         assert!(
-            matches!(&outcome, Err(Error::NotSent(NotSent::Handshake(error))) if error.code() == "WRONGPASS"),
+            matches!(&outcome, Err(CommandError::NotSent(NotSent::Handshake(error))) if error.code() == "WRONGPASS"),
             "{outcome:?}"
         );
     }
@@ -246,7 +248,7 @@ fn a_session_that_the_server_does_not_answer_is_given_up_in_its_time() {
         }),
     ]);
     let mut settings = server.settings.clone();
-    (settings.version, settings.connect_timeout) = (resp::codec::Version::Resp3, SHORT);
+    (settings.version, settings.connect_timeout) = (resp::codec::ProtocolVersion::Resp3, SHORT);
     let on_loop = OnLoop::start(settings);
     assert_eq!(on_loop.command::<String>("PING").unwrap(), "PONG");
     drop(on_loop);
@@ -296,7 +298,7 @@ fn a_server_that_nobody_listens_at_is_reported_at_the_deadline_and_the_queue_is_
     let on_loop = OnLoop::start(settings);
     let outcome = on_loop.begin::<()>("PING", SHORT).recv_timeout(PATIENCE).unwrap();
     assert!(
-        matches!(&outcome, Err(Error::NotSent(NotSent::Connect(error))) if error.kind() == std::io::ErrorKind::ConnectionRefused),
+        matches!(&outcome, Err(CommandError::NotSent(NotSent::Connect(error))) if error.kind() == std::io::ErrorKind::ConnectionRefused),
         "{outcome:?}"
     );
     let full = on_loop.ask(|client, at, sender| {
@@ -323,7 +325,8 @@ fn what_a_server_does_not_take_or_answer_is_bounded() {
     let on_loop = OnLoop::start_with(settings);
     on_loop.command::<()>(("GET", "first")).unwrap();
     let outcomes = on_loop.ask(|client, at, sender| {
-        let outcomes: Vec<_> = (0..4).map(|_| client.command(at, "PING", |_: Result<(), Error>, _| {})).collect();
+        let outcomes: Vec<_> =
+            (0..4).map(|_| client.command(at, "PING", |_: Result<(), CommandError>, _| {})).collect();
         sender.send(outcomes).unwrap();
     });
     let outcomes = outcomes.recv_timeout(PATIENCE).unwrap();
@@ -366,9 +369,9 @@ fn what_is_too_large_is_refused_before_and_after() {
     (settings.request_bytes_max, settings.reply_bytes_max) = (1000, 100_000);
     let on_loop = OnLoop::start(settings);
     let error = on_loop.command::<()>(("SET", "k", vec![0u8; 1000])).unwrap_err();
-    assert!(matches!(error, Error::NotSent(NotSent::TooLarge { bytes: 1029 })), "{error:?}");
+    assert!(matches!(error, CommandError::NotSent(NotSent::TooLarge { bytes: 1029 })), "{error:?}");
     let error = on_loop.command::<()>(("GET", "k")).unwrap_err();
-    assert!(matches!(error, Error::OutcomeUnknown(Lost::TooLarge)), "{error:?}");
+    assert!(matches!(error, CommandError::OutcomeUnknown(Lost::TooLarge)), "{error:?}");
     server.finish();
 }
 
@@ -438,10 +441,10 @@ fn a_completion_that_panics_costs_the_connection_and_no_more() {
     ]);
     let on_loop = OnLoop::start(server.settings.clone());
     on_loop.run(|client, at| {
-        client.command(at, ("GET", "a"), |_: Result<(), Error>, _| panic!("on purpose")).unwrap();
+        client.command(at, ("GET", "a"), |_: Result<(), CommandError>, _| panic!("on purpose")).unwrap();
     });
     let behind = on_loop.begin::<i64>(("GET", "b"), NEVER).recv_timeout(PATIENCE).unwrap();
-    assert!(matches!(behind, Err(Error::OutcomeUnknown(Lost::Closed))), "{behind:?}");
+    assert!(matches!(behind, Err(CommandError::OutcomeUnknown(Lost::Closed))), "{behind:?}");
     assert_eq!(on_loop.command::<String>("PING").unwrap(), "PONG");
     drop(on_loop);
     server.finish();
@@ -476,7 +479,7 @@ fn a_server_that_is_not_trusted_is_reported_at_the_first_attempt() {
     settings.tls = Some(Tls::with_roots(Authority::new().certificate.as_bytes(), "127.0.0.1").unwrap());
     let on_loop = OnLoop::start(settings);
     let error = on_loop.begin::<()>("PING", NEVER).recv_timeout(PATIENCE).unwrap().unwrap_err();
-    assert!(matches!(error, Error::NotSent(NotSent::Tls(_))), "{error:?}");
+    assert!(matches!(error, CommandError::NotSent(NotSent::Tls(_))), "{error:?}");
     assert!(error.to_string().contains("TLS: the server's certificate has an unknown issuer"), "{error}");
     server.finish();
 }
@@ -484,14 +487,14 @@ fn a_server_that_is_not_trusted_is_reported_at_the_first_attempt() {
 #[test]
 fn a_server_that_ends_each_connection_at_once_is_not_asked_again_at_once() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    let mut settings = resp::Settings::of(&format!("redis://{}", listener.local_addr().unwrap())).unwrap();
+    let mut settings = resp::ClientSettings::of(&format!("redis://{}", listener.local_addr().unwrap())).unwrap();
     (settings.backoff_min, settings.backoff_max) = (NEVER, NEVER);
     let on_loop = OnLoop::start(settings);
     let first = on_loop.begin::<()>("PING", NEVER);
     drop(listener.accept().unwrap());
-    assert!(matches!(first.recv_timeout(PATIENCE).unwrap(), Err(Error::OutcomeUnknown(Lost::Closed))));
+    assert!(matches!(first.recv_timeout(PATIENCE).unwrap(), Err(CommandError::OutcomeUnknown(Lost::Closed))));
     let second = on_loop.begin::<()>("PING", SHORT).recv_timeout(PATIENCE).unwrap();
-    assert!(matches!(second, Err(Error::NotSent(NotSent::Connect(_)))), "{second:?}");
+    assert!(matches!(second, Err(CommandError::NotSent(NotSent::Connect(_)))), "{second:?}");
     listener.set_nonblocking(true).unwrap();
     assert_eq!(listener.accept().unwrap_err().kind(), std::io::ErrorKind::WouldBlock);
 }

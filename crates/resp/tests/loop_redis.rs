@@ -4,16 +4,16 @@ use crate::certificate::Authority;
 use crate::on_loop::{OnLoop, PATIENCE, one_loop, resolve};
 use crate::redis_server::RedisServer;
 use crate::redis_tls::TlsRedis;
-use reactor::{LoopContext, LoopState, Running};
-use resp::{Error, Event, LoopSubscriber, Pipeline, Settings, Value};
+use reactor::{LoopContext, LoopState, RunningReactor};
+use resp::{ClientSettings, CommandError, LoopSubscriber, Pipeline, ReplyValue, SubscriberEvent};
 use std::collections::HashMap;
 use std::sync::Mutex;
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::time::Duration;
 
-fn with_protocol(address: &str, protocol: &str) -> Settings {
+fn with_protocol(address: &str, protocol: &str) -> ClientSettings {
     let joint = if address.contains('?') { '&' } else { '?' };
-    Settings::of(&format!("{address}{joint}protocol={protocol}")).unwrap()
+    ClientSettings::of(&format!("{address}{joint}protocol={protocol}")).unwrap()
 }
 
 #[test]
@@ -40,11 +40,11 @@ fn check_types(on_loop: &OnLoop) {
     on_loop.command::<()>(("ZADD", "z", 1.5, "m")).unwrap();
     assert_eq!(on_loop.command::<Option<f64>>(("ZSCORE", "z", "m")).unwrap(), Some(1.5));
     match on_loop.command::<i64>(("GET", "k")) {
-        Err(Error::Conversion(mismatch)) => assert!(mismatch.got.contains("text"), "{mismatch}"),
+        Err(CommandError::Conversion(mismatch)) => assert!(mismatch.got.contains("text"), "{mismatch}"),
         other => panic!("{other:?}"),
     }
     match on_loop.command::<i64>(("INCR", "k")) {
-        Err(Error::Server(error)) => assert_eq!(error.code(), "ERR"),
+        Err(CommandError::Server(error)) => assert_eq!(error.code(), "ERR"),
         other => panic!("{other:?}"),
     }
     let value: Vec<u8> = (0..5u32 << 20).map(|at| (at % 251) as u8).collect();
@@ -59,12 +59,12 @@ fn pipelines_and_transactions_give_a_result_for_each_command() {
     let outcome = on_loop.ask(|client, at, sender| {
         let mut pipeline = Pipeline::new();
         pipeline.add("MULTI").add(("SET", "a", "x")).add(("INCR", "a")).add(("STRLEN", "a")).add("EXEC");
-        client.pipeline::<Value>(at, &pipeline, move |results, _| sender.send(results.unwrap()).unwrap()).unwrap();
+        client.pipeline::<ReplyValue>(at, &pipeline, move |results, _| sender.send(results.unwrap()).unwrap()).unwrap();
     });
     let results = outcome.recv_timeout(PATIENCE).unwrap();
-    let Ok(Value::Array(executed)) = &results[4] else { panic!("{results:?}") };
-    assert!(matches!(&executed[1], Value::Error(error) if error.text().contains("not an integer")));
-    assert_eq!(executed[2], Value::Integer(1));
+    let Ok(ReplyValue::Array(executed)) = &results[4] else { panic!("{results:?}") };
+    assert!(matches!(&executed[1], ReplyValue::Error(error) if error.text().contains("not an integer")));
+    assert_eq!(executed[2], ReplyValue::Integer(1));
 }
 
 #[test]
@@ -149,16 +149,16 @@ enum Heard {
     Error(String),
 }
 
-fn heard(event: Result<Event<'_>, Error>) -> Heard {
+fn heard(event: Result<SubscriberEvent<'_>, CommandError>) -> Heard {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     match event {
-        Ok(Event::Message { pattern, channel, payload }) => {
+        Ok(SubscriberEvent::Message { pattern, channel, payload }) => {
             let pattern = pattern.map(|pattern| text(pattern) + " ").unwrap_or_default();
             Heard::Message(format!("{pattern}{}: {}", text(channel), text(payload)))
         }
-        Ok(Event::Subscribed { channel }) => Heard::Subscribed(text(channel)),
-        Ok(Event::Unsubscribed { channel }) => Heard::Unsubscribed(text(channel)),
-        Ok(Event::Reconnected) => Heard::Reconnected,
+        Ok(SubscriberEvent::Subscribed { channel }) => Heard::Subscribed(text(channel)),
+        Ok(SubscriberEvent::Unsubscribed { channel }) => Heard::Unsubscribed(text(channel)),
+        Ok(SubscriberEvent::Reconnected) => Heard::Reconnected,
         Err(error) => Heard::Error(error.to_string()),
     }
 }
@@ -180,13 +180,13 @@ impl LoopState for Listening {
 }
 
 struct Listener {
-    running: Running,
+    running: RunningReactor,
     jobs: Sender<Job>,
     heard: Receiver<Heard>,
 }
 
 impl Listener {
-    fn start(settings: Settings) -> Listener {
+    fn start(settings: ClientSettings) -> Listener {
         let ((jobs, received), (hears, heard_by)) = (mpsc::channel(), mpsc::channel());
         let once = Mutex::new(Some((resolve(settings), received, hears)));
         let mut reactor = one_loop();
@@ -269,7 +269,7 @@ fn a_subscriber_subscribes_again_after_a_restart_and_says_that_messages_may_be_m
 fn a_subscriber_is_told_what_the_server_refuses() {
     let Some(server) = RedisServer::start(&["--requirepass", "secret"]) else { return };
     let address = format!("redis://:wrong@127.0.0.1:{}", server.port());
-    let listener = Listener::start(Settings::of(&address).unwrap());
+    let listener = Listener::start(ClientSettings::of(&address).unwrap());
     match listener.heard.recv_timeout(PATIENCE).unwrap() {
         Heard::Error(text) => assert!(text.contains("WRONGPASS"), "{text}"),
         other => panic!("{other:?}"),

@@ -63,8 +63,8 @@ mod reply;
 mod routes;
 mod session;
 
-pub use app::{App, Running, StartError};
-pub use arguments::{Body, Client, Db, Extract, Headers, Json, Path, PathParts, Session, Shared, State, Text};
+pub use app::{App, RunningApp, StartError};
+pub use arguments::{Body, ClientAddress, Db, Extract, Headers, Json, Path, PathParts, Session, Shared, State, Text};
 pub use database::{
     Database, DatabaseError, DbValue, Document, LOOP_ROWS_MAX, OpenError, Parameters, Snapshot, Transaction,
 };
@@ -74,7 +74,7 @@ pub use dispatch::{
 };
 pub use forms::{Form, Multipart, Query, Upload, UploadLimits, UploadedFile, upload};
 pub use http::forms::{FieldLimits, MultipartLimits};
-pub use http::{Deadlines, Files, Limits, Method, Status, embed};
+pub use http::{ClientLimits, Deadlines, Files, Method, Status, embed};
 pub use protection::{FormTokens, Origins, SecurityHeaders};
 pub use reply::{Error, ErrorPage, Head, Pieces, Stream, escaped};
 pub use routes::{Blocking, Handler, blocking};

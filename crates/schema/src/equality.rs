@@ -4,7 +4,7 @@
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher, Hash, Hasher};
 
-use binjson::{Kind, Value};
+use binjson::{JsonKind, JsonValue};
 use jsonschema::json::cmp;
 use serde_json::{Number, Value as Json};
 
@@ -14,7 +14,7 @@ use super::meter;
 const FIRST_LOOK: usize = 1024;
 
 /// A stored number. Integers outside 64 bits become reals, and reals beyond the largest double become it.
-pub(super) fn number(value: Value<'_>) -> Number {
+pub(super) fn number(value: JsonValue<'_>) -> Number {
     match value.as_i64() {
         Some(integer) => Number::from(integer),
         None => {
@@ -25,25 +25,25 @@ pub(super) fn number(value: Value<'_>) -> Number {
 }
 
 /// Whether a stored value equals this one.
-pub(super) fn is(stored: Value<'_>, expected: &Json) -> bool {
+pub(super) fn is(stored: JsonValue<'_>, expected: &Json) -> bool {
     meter::enter(0);
     match (stored.kind(), expected) {
-        (Kind::Null, Json::Null) => true,
-        (Kind::Bool, Json::Bool(expected)) => stored.as_bool() == Some(*expected),
-        (Kind::Integer | Kind::Number, Json::Number(_)) => {
+        (JsonKind::Null, Json::Null) => true,
+        (JsonKind::Bool, Json::Bool(expected)) => stored.as_bool() == Some(*expected),
+        (JsonKind::Integer | JsonKind::Number, Json::Number(_)) => {
             meter::read(stored.raw().len());
             cmp::equal(&Json::Number(number(stored)), expected)
         }
-        (Kind::String, Json::String(expected)) => {
+        (JsonKind::String, Json::String(expected)) => {
             meter::read(stored.raw().len().min(8 * expected.len() + 2));
             // An escape takes up to six bytes for one byte.
             stored.raw().len() <= 6 * expected.len() + 2 && stored.as_str().as_deref() == Some(expected)
         }
-        (Kind::Array, Json::Array(expected)) => {
+        (JsonKind::Array, Json::Array(expected)) => {
             meter::read(stored.raw().len());
             stored.len() == expected.len() && stored.elements().zip(expected).all(|(one, other)| is(one, other))
         }
-        (Kind::Object, Json::Object(expected)) => {
+        (JsonKind::Object, Json::Object(expected)) => {
             meter::read(stored.raw().len());
             let found = |(name, expected): (&String, &Json)| {
                 meter::enter(name.len());
@@ -56,24 +56,24 @@ pub(super) fn is(stored: Value<'_>, expected: &Json) -> bool {
 }
 
 /// Whether two stored values are equal.
-fn are_equal(one: Value<'_>, other: Value<'_>) -> bool {
+fn are_equal(one: JsonValue<'_>, other: JsonValue<'_>) -> bool {
     let (one_raw, other_raw) = (one.raw(), other.raw());
     meter::enter(one_raw.len().min(other_raw.len()));
     if one_raw == other_raw {
         return true;
     }
     match (one.kind(), other.kind()) {
-        (Kind::Integer | Kind::Number, Kind::Integer | Kind::Number) => {
+        (JsonKind::Integer | JsonKind::Number, JsonKind::Integer | JsonKind::Number) => {
             meter::read(one_raw.len() + other_raw.len());
             cmp::equal(&Json::Number(number(one)), &Json::Number(number(other)))
         }
-        (Kind::Array, Kind::Array) => {
+        (JsonKind::Array, JsonKind::Array) => {
             meter::read(one_raw.len() + other_raw.len());
             one.len() == other.len() && one.elements().zip(other.elements()).all(|(one, other)| are_equal(one, other))
         }
-        (Kind::Object, Kind::Object) => {
+        (JsonKind::Object, JsonKind::Object) => {
             meter::read(one_raw.len() + other_raw.len());
-            let found = |(name, value): (binjson::Str<'_>, Value<'_>)| {
+            let found = |(name, value): (binjson::Str<'_>, JsonValue<'_>)| {
                 meter::enter(name.stored().len());
                 let name = name.as_str().unwrap_or_default();
                 other.field(&name).is_some_and(|found| are_equal(value, found))
@@ -87,7 +87,7 @@ fn are_equal(one: Value<'_>, other: Value<'_>) -> bool {
 
 /// Whether all elements of an array differ. Their 64-bit hashes, made with a random key, are kept; only elements with equal
 /// hashes are compared.
-pub(super) fn are_unique(array: Value<'_>) -> bool {
+pub(super) fn are_unique(array: JsonValue<'_>) -> bool {
     let state = RandomState::new();
     let mut hashes = Hashes { all: Vec::new(), taken: 0 };
     let mut look_at = FIRST_LOOK;
@@ -141,8 +141,8 @@ impl Drop for Hashes {
 }
 
 /// Whether two of the elements with these hashes are equal. Unequal elements with one hash are extremely rare.
-fn has_equal(state: &RandomState, array: Value<'_>, equal: &[u64]) -> bool {
-    let mut seen: Vec<(u64, Value<'_>)> = Vec::new();
+fn has_equal(state: &RandomState, array: JsonValue<'_>, equal: &[u64]) -> bool {
+    let mut seen: Vec<(u64, JsonValue<'_>)> = Vec::new();
     for element in array.elements() {
         let hash = hash(state, element);
         if equal.binary_search(&hash).is_err() {
@@ -151,30 +151,30 @@ fn has_equal(state: &RandomState, array: Value<'_>, equal: &[u64]) -> bool {
         if seen.iter().any(|(other, before)| *other == hash && are_equal(*before, element)) {
             return true;
         }
-        meter::take_bytes(4 * size_of::<(u64, Value<'_>)>());
-        meter::read(seen.len() * size_of::<(u64, Value<'_>)>());
+        meter::take_bytes(4 * size_of::<(u64, JsonValue<'_>)>());
+        meter::read(seen.len() * size_of::<(u64, JsonValue<'_>)>());
         seen.push((hash, element));
     }
     false
 }
 
-fn hash(state: &RandomState, value: Value<'_>) -> u64 {
+fn hash(state: &RandomState, value: JsonValue<'_>) -> u64 {
     let mut hasher = state.build_hasher();
     hash_into(state, value, &mut hasher);
     hasher.finish()
 }
 
-fn hash_into(state: &RandomState, value: Value<'_>, hasher: &mut impl Hasher) {
+fn hash_into(state: &RandomState, value: JsonValue<'_>, hasher: &mut impl Hasher) {
     let raw = value.raw();
     meter::enter(raw.len());
     match value.kind() {
-        Kind::Integer | Kind::Number => hash_number(value, hasher),
-        Kind::Array => {
+        JsonKind::Integer | JsonKind::Number => hash_number(value, hasher),
+        JsonKind::Array => {
             hasher.write_u8(b'[');
             value.elements().for_each(|element| hash_into(state, element, hasher));
             hasher.write_u8(b']');
         }
-        Kind::Object => {
+        JsonKind::Object => {
             let fields = value.fields().fold(0u64, |sum, (name, value)| {
                 let mut field = state.build_hasher();
                 name.stored().hash(&mut field);
@@ -189,7 +189,7 @@ fn hash_into(state: &RandomState, value: Value<'_>, hasher: &mut impl Hasher) {
 }
 
 /// Equal numbers have the same hash: whole numbers within 64 bits are hashed as integers.
-fn hash_number(value: Value<'_>, hasher: &mut impl Hasher) {
+fn hash_number(value: JsonValue<'_>, hasher: &mut impl Hasher) {
     let number = number(value);
     let real = number.as_f64().unwrap_or_default();
     // 2^63 does not fit i64.

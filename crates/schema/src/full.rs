@@ -4,7 +4,7 @@
 //! that it concerns. So a check is limited in proportion to the document's size ([`super::meter`]), and the unfolding of a
 //! schema is limited when it is compiled ([`super::unfolding`]).
 
-use binjson::Document;
+use binjson::StoredDocument;
 use jsonschema::json::Node;
 use jsonschema::paths::Location;
 use jsonschema::{JsonType, Keyword, PatternOptions, ValidationError, Validator};
@@ -67,7 +67,7 @@ impl Full {
         Ok(Full { validator, unfolding, backtracks: true })
     }
 
-    pub(crate) fn check(&self, document: Document<'_>) -> Result<(), Misfit> {
+    pub(crate) fn check(&self, document: StoredDocument<'_>) -> Result<(), Misfit> {
         let root = StoredNode::Value(document.root());
         let limits = self.limits(document);
         match meter::bounded(&limits, || self.validator.is_valid(root)) {
@@ -84,7 +84,7 @@ impl Full {
         explained.unwrap_or_else(|_| Err(unexplained())).and_then(|()| Err(unexplained()))
     }
 
-    fn limits(&self, document: Document<'_>) -> Limits {
+    fn limits(&self, document: StoredDocument<'_>) -> Limits {
         let bytes = document.text().len() as u64;
         Limits {
             steps: STEPS + STEPS_PER_BYTE * bytes,

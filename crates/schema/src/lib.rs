@@ -26,9 +26,9 @@ mod unfolding;
 pub use meter::{QUESTION_STEPS, Question, asking, within};
 pub use plain::pointer;
 pub use promise::{FieldPromise, PromisedKind};
-pub use row::{NAMES_MAX, Names, Row, Shape};
+pub use row::{FieldNumbers, NAMES_MAX, Names, Row};
 
-use binjson::Document;
+use binjson::StoredDocument;
 use serde_json::Value as Json;
 
 /// Deepest nesting of a schema's text (serde_json's own limit).
@@ -113,7 +113,7 @@ impl Schema {
     /// Checks a document, given its row over `names`, which must begin with this schema's fields in their order.
     /// Panics if the row has fewer fields.
     #[inline]
-    pub fn check(&self, document: Document<'_>, row: &Row<'_, '_>, names: &Names) -> Result<(), Misfit> {
+    pub fn check(&self, document: StoredDocument<'_>, row: &Row<'_, '_>, names: &Names) -> Result<(), Misfit> {
         match &self.rules {
             Rules::Plain(plain) => plain.check(row, names),
             Rules::Full(full) => full.check(document),

@@ -6,7 +6,7 @@
 
 use std::cmp::Ordering;
 
-use binjson::Value;
+use binjson::JsonValue;
 use serde_json::{Map, Value as Json};
 
 use super::Misfit;
@@ -147,7 +147,7 @@ impl Rule {
     }
 
     #[inline]
-    fn holds(&self, value: Option<Value<'_>>) -> bool {
+    fn holds(&self, value: Option<JsonValue<'_>>) -> bool {
         let Some(value) = value else {
             return !self.required;
         };
@@ -163,7 +163,7 @@ impl Rule {
     }
 
     #[inline]
-    fn number_fits(&self, value: Value<'_>) -> bool {
+    fn number_fits(&self, value: JsonValue<'_>) -> bool {
         let (number, kind) = match value.as_i64() {
             Some(integer) => (Numeric::Integer(integer), INTEGER),
             None => (Numeric::Real(value.as_f64().unwrap_or_default().clamp(f64::MIN, f64::MAX)), REAL),
@@ -174,7 +174,7 @@ impl Rule {
     }
 
     #[inline]
-    fn length_fits(&self, value: Value<'_>) -> bool {
+    fn length_fits(&self, value: JsonValue<'_>) -> bool {
         if self.length_min == 0 && self.length_max == usize::MAX {
             return true;
         }
@@ -192,7 +192,7 @@ impl Rule {
     }
 
     #[cold]
-    fn misfit(&self, name: &str, value: Option<Value<'_>>) -> Misfit {
+    fn misfit(&self, name: &str, value: Option<JsonValue<'_>>) -> Misfit {
         let pointer = pointer(name);
         let Some(value) = value else {
             return Misfit { why: format!("the field \"{name}\" is missing"), pointer };
@@ -279,7 +279,7 @@ impl Constant {
     }
 
     #[inline]
-    fn equals(&self, value: Value<'_>) -> bool {
+    fn equals(&self, value: JsonValue<'_>) -> bool {
         match self {
             Constant::Null => value.is_null(),
             Constant::Boolean(boolean) => value.as_bool() == Some(*boolean),
@@ -334,7 +334,7 @@ fn length(value: &Json) -> Option<usize> {
 }
 
 /// The beginning of a value, for a message.
-fn shown(value: Value<'_>) -> String {
+fn shown(value: JsonValue<'_>) -> String {
     const SHOWN_CHARACTERS_MAX: usize = 40;
     let text = String::from_utf8_lossy(value.raw());
     match text.char_indices().nth(SHOWN_CHARACTERS_MAX) {

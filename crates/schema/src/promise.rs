@@ -65,7 +65,7 @@ fn ordered_names(text: &str) -> Vec<String> {
     if binjson::encode(text.as_bytes(), &mut stored).is_err() {
         return Vec::new();
     }
-    let Ok(document) = binjson::Document::from_bytes(&stored) else {
+    let Ok(document) = binjson::StoredDocument::from_bytes(&stored) else {
         return Vec::new();
     };
     let Some(properties) = document.field("properties") else {

@@ -4,7 +4,7 @@
 //! by number. Documents usually have the same shape, so each field is first compared with the field at the same position of the
 //! last document.
 
-use binjson::{Document, Str, Value};
+use binjson::{JsonValue, StoredDocument, Str};
 
 /// Rows of up to this many fields live on the stack.
 const ROW_INLINE: usize = 16;
@@ -21,7 +21,7 @@ pub struct Names {
 
 /// The field numbers of the last document, by place in the document.
 #[derive(Clone, Debug, Default)]
-pub struct Shape {
+pub struct FieldNumbers {
     numbers: Vec<u8>,
 }
 
@@ -31,7 +31,7 @@ const NONE: u8 = 255;
 
 /// A document's values by number of field.
 pub struct Row<'r, 'd> {
-    values: &'r [Option<Value<'d>>],
+    values: &'r [Option<JsonValue<'d>>],
     /// The first field that has no number.
     pub unknown: Option<Str<'d>>,
 }
@@ -79,13 +79,13 @@ impl Names {
     #[inline]
     pub fn with_row<'d, R>(
         &self,
-        document: Document<'d>,
-        shape: &mut Shape,
+        document: StoredDocument<'d>,
+        shape: &mut FieldNumbers,
         each: impl FnOnce(&Row<'_, 'd>) -> R,
     ) -> R {
         let mut inline = [None; ROW_INLINE];
         let mut heap;
-        let values: &mut [Option<Value<'d>>] = if self.names.len() <= ROW_INLINE {
+        let values: &mut [Option<JsonValue<'d>>] = if self.names.len() <= ROW_INLINE {
             &mut inline[..self.names.len()]
         } else {
             heap = vec![None; self.names.len()];
@@ -105,7 +105,7 @@ impl Names {
     }
 
     #[inline]
-    fn find(&self, stored: &[u8], place: usize, shape: &mut Shape) -> Option<usize> {
+    fn find(&self, stored: &[u8], place: usize, shape: &mut FieldNumbers) -> Option<usize> {
         if let Some(&number) = shape.numbers.get(place)
             && self.stored.get(usize::from(number)).is_some_and(|known| known == stored)
         {
@@ -125,7 +125,7 @@ impl Names {
 impl<'d> Row<'_, 'd> {
     /// The value of a field; `None` if it is missing.
     #[inline]
-    pub fn get(&self, number: usize) -> Option<Value<'d>> {
+    pub fn get(&self, number: usize) -> Option<JsonValue<'d>> {
         self.values[number]
     }
 

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use binjson::{FieldName, Fields, Items, Kind, Value};
+use binjson::{FieldName, Fields, Items, JsonKind, JsonValue};
 use jsonschema::JsonType;
 use jsonschema::json::{Array, Json, Node, NodeIdentity, Object};
 use serde_json::{Map, Number, Value as Parsed};
@@ -25,7 +25,7 @@ pub(super) struct Stored;
 /// A value of a document, or the name of a field.
 #[derive(Clone, Copy)]
 pub(super) enum StoredNode<'a> {
-    Value(Value<'a>),
+    Value(JsonValue<'a>),
     Name(&'a str),
 }
 
@@ -47,7 +47,7 @@ impl Json for Stored {
 }
 
 impl<'a> StoredNode<'a> {
-    fn value(&self) -> Option<Value<'a>> {
+    fn value(&self) -> Option<JsonValue<'a>> {
         match self {
             StoredNode::Value(value) => Some(*value),
             StoredNode::Name(_) => None,
@@ -171,21 +171,21 @@ impl<'a> Node<'a, Stored> for StoredNode<'a> {
 }
 
 /// A stored value as the library reports it.
-fn parsed(value: Value<'_>) -> Parsed {
+fn parsed(value: JsonValue<'_>) -> Parsed {
     let kind = value.kind();
     meter::enter(value.raw().len());
     meter::take_bytes(match kind {
-        Kind::Object => PARSED_OBJECT_BYTES + PARSED_FIELD_BYTES * value.len() + value.raw().len(),
-        Kind::String => PARSED_BYTES + value.raw().len(),
+        JsonKind::Object => PARSED_OBJECT_BYTES + PARSED_FIELD_BYTES * value.len() + value.raw().len(),
+        JsonKind::String => PARSED_BYTES + value.raw().len(),
         _ => PARSED_BYTES,
     });
     match kind {
-        Kind::Null => Parsed::Null,
-        Kind::Bool => Parsed::Bool(value.as_bool().unwrap_or_default()),
-        Kind::Integer | Kind::Number => Parsed::Number(equality::number(value)),
-        Kind::String => Parsed::String(value.as_str().unwrap_or_default().into_owned()),
-        Kind::Array => Parsed::Array(value.elements().map(parsed).collect()),
-        Kind::Object => {
+        JsonKind::Null => Parsed::Null,
+        JsonKind::Bool => Parsed::Bool(value.as_bool().unwrap_or_default()),
+        JsonKind::Integer | JsonKind::Number => Parsed::Number(equality::number(value)),
+        JsonKind::String => Parsed::String(value.as_str().unwrap_or_default().into_owned()),
+        JsonKind::Array => Parsed::Array(value.elements().map(parsed).collect()),
+        JsonKind::Object => {
             let fields =
                 value.fields().map(|(name, value)| (name.as_str().unwrap_or_default().into_owned(), parsed(value)));
             Parsed::Object(fields.collect::<Map<_, _>>())
@@ -193,7 +193,7 @@ fn parsed(value: Value<'_>) -> Parsed {
     }
 }
 
-pub(super) struct StoredObject<'a>(Value<'a>);
+pub(super) struct StoredObject<'a>(JsonValue<'a>);
 
 impl<'a> Object<'a, Stored> for StoredObject<'a> {
     type Node = StoredNode<'a>;
@@ -228,7 +228,7 @@ impl<'a> Iterator for Members<'a> {
     }
 }
 
-pub(super) struct StoredArray<'a>(Value<'a>);
+pub(super) struct StoredArray<'a>(JsonValue<'a>);
 
 impl<'a> Array<'a, Stored> for StoredArray<'a> {
     type Node = StoredNode<'a>;

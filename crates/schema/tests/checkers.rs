@@ -1,8 +1,8 @@
 //! Schemas: the plain checker and the general one agree; `integer` means digits only.
 
-use binjson::{Document, encode};
+use binjson::{StoredDocument, encode};
 use proptest::prelude::*;
-use schema::{Names, Schema, Shape};
+use schema::{FieldNumbers, Names, Schema};
 
 const PLAIN: &str = r#"{"type":"object","additionalProperties":false,"required":["id","name"],"properties":{
     "id":{"type":"integer","minimum":0,"maximum":4294967295},
@@ -24,8 +24,8 @@ fn fits(schema: &Schema, text: &str) -> Result<(), String> {
     names.add("other").unwrap();
     let mut stored = Vec::new();
     encode(text.as_bytes(), &mut stored).unwrap();
-    let document = Document::from_bytes(&stored).unwrap();
-    let mut shape = Shape::default();
+    let document = StoredDocument::from_bytes(&stored).unwrap();
+    let mut shape = FieldNumbers::default();
     names
         .with_row(document, &mut shape, |row| schema.check(document, row, &names))
         .map_err(|misfit| format!("{}: {}", misfit.pointer, misfit.why))

@@ -1,7 +1,7 @@
 //! The database server: one configuration file becomes an HTTP service.
 //!
-//! [`config`] holds the settings of the file; [`start()`] opens the data folder and serves it, [`Running`] ends it. The path of a
-//! request:
+//! [`config`] holds the settings of the file; [`start()`] opens the data folder and serves it, [`RunningServer`] ends it. The
+//! path of a request:
 //!
 //! ```text
 //!  routing (router) ─► declared   get, insert, update, replace, delete, files ─► service (writes, late replies)
@@ -39,8 +39,8 @@ mod statements;
 mod threads;
 
 pub use access::token;
-pub use lifecycle::preparing::{StartError, check, complete, open_folder, rehearse, store_options};
-pub use lifecycle::start::{Running, capacity, start};
+pub use lifecycle::preparing::{ServerStartError, check, complete, open_folder, rehearse, store_options};
+pub use lifecycle::start::{RunningServer, capacity, start};
 pub use reactor::signals::{Signal, Termination};
 pub use replies::rows;
 pub use statements::{modify, statement};

@@ -19,7 +19,7 @@ fn a_backup_is_whole_when_it_is_answered() {
     let to = folder.path().join("b/monday.1");
     assert_eq!(answer.json()["to"], json!(to));
     assert!(answer.json()["entries"].as_u64().unwrap() >= 5000);
-    let (copy, _) = docs::engine::Store::open(&to, docs::engine::Options::default()).unwrap();
+    let (copy, _) = docs::engine::Store::open(&to, docs::engine::StoreOptions::default()).unwrap();
     assert!(copy.verify().is_clean());
     let entries: u64 = copy.verify().trees.iter().map(|tree| tree.info.entries).sum();
     assert_eq!(answer.json()["entries"], json!(entries));

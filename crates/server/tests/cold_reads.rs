@@ -1,7 +1,7 @@
 //! Data that is not in memory: reads that would wait for the disk leave their loop, and are answered correctly and in order.
 
 use crate::harness::{COLLECTIONS, Client};
-use server::Running;
+use server::RunningServer;
 use server::config::ServiceConfig;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -22,7 +22,7 @@ const ITEMS: u32 = 40_000;
 const NOTE_BYTES: usize = 700;
 
 /// So little memory that most of the data does not stay in memtables.
-fn start(folder: &Path) -> Running {
+fn start(folder: &Path) -> RunningServer {
     let path = folder.join("service.toml");
     std::fs::write(
         &path,
@@ -35,16 +35,16 @@ fn start(folder: &Path) -> Running {
     server::start(&config, &folder.join("data")).unwrap()
 }
 
-fn stop(running: Running) {
+fn stop(running: RunningServer) {
     running.drain();
     running.join().unwrap();
 }
 
-fn connect(running: &Running) -> Client {
+fn connect(running: &RunningServer) -> Client {
     Client::new(running.address())
 }
 
-fn fill(running: &Running) {
+fn fill(running: &RunningServer) {
     let note = "n".repeat(NOTE_BYTES);
     let mut client = connect(running);
     for start in (0..ITEMS).step_by(1000) {
@@ -229,7 +229,7 @@ fn check_long_documents(cold_model: &str) {
     }
     drop(client);
     stop(running);
-    let (store, _) = docs::engine::Store::open(&data, docs::engine::Options::default()).unwrap();
+    let (store, _) = docs::engine::Store::open(&data, docs::engine::StoreOptions::default()).unwrap();
     store.checkpoint().unwrap();
     drop(store);
     let running = server::start(&config, &data).unwrap();
@@ -256,7 +256,7 @@ fn check_long_documents(cold_model: &str) {
 
 /// Whether this system and this file system support reads past the page cache.
 fn has_direct_reads(folder: &Path) -> bool {
-    let mut options = docs::engine::Options::default();
+    let mut options = docs::engine::StoreOptions::default();
     options.read_ahead = Some(false);
     let (store, _) = docs::engine::Store::open(&folder.join("data"), options).unwrap();
     !is_in_memory(folder) && store.direct_reads(4, 16 << 10).is_some()

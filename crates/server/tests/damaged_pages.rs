@@ -4,7 +4,7 @@
 
 use crate::harness::{Answer, COLLECTIONS, Client};
 use serde_json::{Value, json};
-use server::Running;
+use server::RunningServer;
 use server::config::ServiceConfig;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
@@ -32,11 +32,11 @@ fn config(folder: &Path) -> ServiceConfig {
     ServiceConfig::load(&path, &[]).unwrap()
 }
 
-fn start(folder: &Path) -> Running {
+fn start(folder: &Path) -> RunningServer {
     server::start(&config(folder), &folder.join("data")).unwrap_or_else(|error| panic!("{error}"))
 }
 
-fn stop(running: Running) {
+fn stop(running: RunningServer) {
     running.drain();
     running.join().unwrap();
 }
@@ -60,7 +60,7 @@ fn fill(folder: &Path) {
     let answer = ask(&mut client, "POST", "/_/collections/items/bulk", &lines);
     assert_eq!(answer.status, 200, "{}", answer.text());
     stop(running);
-    let (store, _) = docs::engine::Store::open(&folder.join("data"), docs::engine::Options::default()).unwrap();
+    let (store, _) = docs::engine::Store::open(&folder.join("data"), docs::engine::StoreOptions::default()).unwrap();
     store.checkpoint().unwrap();
 }
 

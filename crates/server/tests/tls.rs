@@ -34,7 +34,7 @@ impl Pair {
 }
 
 struct TlsServer {
-    running: Option<server::Running>,
+    running: Option<server::RunningServer>,
     folder: tempfile::TempDir,
 }
 
@@ -50,7 +50,7 @@ impl TlsServer {
         TlsServer { running: Some(running), folder }
     }
 
-    fn running(&self) -> &server::Running {
+    fn running(&self) -> &server::RunningServer {
         self.running.as_ref().unwrap()
     }
 

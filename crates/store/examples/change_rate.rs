@@ -7,15 +7,15 @@
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use store::{ChangeReader, Error, Options, Store, Version};
+use store::{ChangeReader, Store, StoreError, StoreOptions, Version};
 
-fn main() -> Result<(), Error> {
+fn main() -> Result<(), StoreError> {
     let mut arguments = std::env::args().skip(1);
     let mut number = |default: u64| arguments.next().and_then(|text| text.parse().ok()).unwrap_or(default);
     let (commits, readers) = (number(20_000), number(1));
     let directory = arguments.next().map_or_else(|| PathBuf::from("/tmp/sapsan-change-rate"), PathBuf::from);
     let _ = std::fs::remove_dir_all(&directory);
-    let mut options = Options::default();
+    let mut options = StoreOptions::default();
     options.changes_kept_bytes = 1 << 30;
     // Valgrind cannot map more.
     options.map_bytes = 1 << 32;
@@ -38,10 +38,10 @@ fn main() -> Result<(), Error> {
         }
         println!("{commits} commits beside {readers} readers: {:?}", began.elapsed());
         for follower in followers {
-            let waits = follower.join().unwrap_or(Err(Error::Closed))?;
+            let waits = follower.join().unwrap_or(Err(StoreError::Closed))?;
             println!("a reader had read all {waits} times");
         }
-        Ok::<(), Error>(())
+        Ok::<(), StoreError>(())
     })?;
     let began = Instant::now();
     follow(&mut store.changes_since(Version(0))?, last)?;
@@ -51,7 +51,7 @@ fn main() -> Result<(), Error> {
 }
 
 /// Reads up to a version; returns how often it had to wait.
-fn follow(reader: &mut ChangeReader, last: u64) -> Result<u64, Error> {
+fn follow(reader: &mut ChangeReader, last: u64) -> Result<u64, StoreError> {
     let mut waits = 0;
     while reader.version().0 < last {
         while reader.next()?.is_some() {}

@@ -16,7 +16,9 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
 use store::disk::{Access, DirectoryLock, Disk, DiskFile, Map, SystemDisk};
-use store::{Abort, Commit, Error, Fold, Folded, Further, Options, Store, Submit, Transaction, TreeId, Tx};
+use store::{
+    Abort, Commit, Fold, Folded, Further, RetriableTransaction, Store, StoreError, StoreOptions, Submit, TreeId, Tx,
+};
 
 const ROUNDS: usize = 3;
 const RUN: Duration = Duration::from_millis(700);
@@ -30,7 +32,7 @@ const DOCUMENT: [u8; 400] = [b'x'; 400];
 const FLOOR_BYTES: u64 = 4096;
 const FLOOR_FILE_BYTES: u64 = 16 << 20;
 
-fn main() -> Result<(), Error> {
+fn main() -> Result<(), StoreError> {
     let mut directory = PathBuf::from("/tmp/sapsan-commit-rate");
     let mut delay = None;
     let mut rows = Vec::new();
@@ -47,13 +49,13 @@ fn main() -> Result<(), Error> {
     std::fs::write("/proc/self/timerslack_ns", "1").expect("timer slack");
     let has = |row: &str| rows.is_empty() || rows.iter().any(|wanted| wanted == row);
     // With a memtable that holds the whole run only the commit pipeline is measured; with the default one checkpoints are included.
-    for (what, memtable_bytes) in [("burst", 2 << 30), ("sustained", Options::default().memtable_bytes)] {
+    for (what, memtable_bytes) in [("burst", 2 << 30), ("sustained", StoreOptions::default().memtable_bytes)] {
         if what == "sustained" && !has(what) {
             continue;
         }
         println!("{what}: memtable of {} MB", memtable_bytes >> 20);
         let _ = std::fs::remove_dir_all(&directory);
-        let mut options = Options::default();
+        let mut options = StoreOptions::default();
         options.memtable_bytes = memtable_bytes;
         let disk = SystemDisk::new(&directory).expect("the directory");
         let disk: Arc<dyn Disk> = match delay {
@@ -68,7 +70,12 @@ fn main() -> Result<(), Error> {
     Ok(())
 }
 
-fn round(directory: &Path, disk: &Arc<dyn Disk>, options: &Options, has: &dyn Fn(&str) -> bool) -> Result<(), Error> {
+fn round(
+    directory: &Path,
+    disk: &Arc<dyn Disk>,
+    options: &StoreOptions,
+    has: &dyn Fn(&str) -> bool,
+) -> Result<(), StoreError> {
     let (store, _) = Store::open_on(Arc::clone(disk), options.clone())?;
     let tree = store.tree("documents")?;
     if has("lone") {
@@ -199,7 +206,7 @@ struct Put {
     returned: Arc<Returned>,
 }
 
-impl Transaction for Put {
+impl RetriableTransaction for Put {
     fn prepare(&mut self, tx: &mut Tx<'_>) -> Result<(), Abort> {
         if let Some(counters) = self.counters {
             thread_local!(static NEXT: std::cell::Cell<u8> = const { std::cell::Cell::new(0) });
@@ -209,7 +216,7 @@ impl Transaction for Put {
         put(tx, self.tree)
     }
 
-    fn finish(self: Box<Self>, outcome: Result<Commit, Error>) {
+    fn finish(self: Box<Self>, outcome: Result<Commit, StoreError>) {
         outcome.expect("commit");
         let mut count = self.returned.count.lock().expect("count");
         *count += 1;

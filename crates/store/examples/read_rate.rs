@@ -13,7 +13,7 @@ use std::io::BufRead;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use store::{Direction, Error, KeyRange, Options, Store, TreeId, Tx};
+use store::{Direction, KeyRange, Store, StoreError, StoreOptions, TreeId, Tx};
 
 const DOCUMENT: [u8; 400] = [b'x'; 400];
 const RECORDS: u64 = 1_000_000;
@@ -28,11 +28,11 @@ fn scramble(number: u64) -> u64 {
     number ^ (number >> 31)
 }
 
-fn main() -> Result<(), Error> {
+fn main() -> Result<(), StoreError> {
     let mut arguments = std::env::args().skip(1);
     let folder = arguments.next().expect("a folder");
     let records = arguments.next().map_or(RECORDS, |text| text.parse().expect("a number of records"));
-    let (store, _) = Store::open(Path::new(&folder), Options::default())?;
+    let (store, _) = Store::open(Path::new(&folder), StoreOptions::default())?;
     let tree = store.tree("records")?;
     load(&store, tree, records)?;
     println!("ready");
@@ -46,7 +46,7 @@ fn main() -> Result<(), Error> {
     Ok(())
 }
 
-fn load(store: &Store, tree: TreeId, records: u64) -> Result<(), Error> {
+fn load(store: &Store, tree: TreeId, records: u64) -> Result<(), StoreError> {
     let mut keys: Vec<u64> = (0..records).map(scramble).collect();
     keys.sort_unstable();
     let mut build = store.bulk()?;
@@ -57,7 +57,7 @@ fn load(store: &Store, tree: TreeId, records: u64) -> Result<(), Error> {
     Ok(())
 }
 
-fn read_rate(store: &Store, tree: TreeId, records: u64, seed: &mut u64) -> Result<f64, Error> {
+fn read_rate(store: &Store, tree: TreeId, records: u64, seed: &mut u64) -> Result<f64, StoreError> {
     let reader = store.reader()?;
     let (mut reads, mut sum) = (0, 0);
     let started = Instant::now();
@@ -75,7 +75,7 @@ fn read_rate(store: &Store, tree: TreeId, records: u64, seed: &mut u64) -> Resul
     Ok(reads as f64 / started.elapsed().as_secs_f64())
 }
 
-fn scan_rate(store: &Store, tree: TreeId) -> Result<f64, Error> {
+fn scan_rate(store: &Store, tree: TreeId) -> Result<f64, StoreError> {
     let reader = store.reader()?;
     let (mut rows, mut sum) = (0_u64, 0);
     let started = Instant::now();
@@ -89,13 +89,13 @@ fn scan_rate(store: &Store, tree: TreeId) -> Result<f64, Error> {
 }
 
 /// Threads that commit one record each and wait until it is durable.
-fn commit_rate(store: &Store, tree: TreeId, records: u64, seed: &mut u64) -> Result<f64, Error> {
+fn commit_rate(store: &Store, tree: TreeId, records: u64, seed: &mut u64) -> Result<f64, StoreError> {
     let started = Instant::now();
     let counts = std::thread::scope(|scope| {
         let committers: Vec<_> = (0..COMMITTERS)
             .map(|thread| {
                 let mut seed = *seed + (thread << 40);
-                scope.spawn(move || -> Result<u64, Error> {
+                scope.spawn(move || -> Result<u64, StoreError> {
                     let mut count = 0;
                     while started.elapsed() < RUN {
                         seed += 1;
@@ -110,7 +110,7 @@ fn commit_rate(store: &Store, tree: TreeId, records: u64, seed: &mut u64) -> Res
                 })
             })
             .collect();
-        committers.into_iter().map(|committer| committer.join().expect("a committer")).sum::<Result<u64, Error>>()
+        committers.into_iter().map(|committer| committer.join().expect("a committer")).sum::<Result<u64, StoreError>>()
     })?;
     *seed += counts;
     Ok(counts as f64 / started.elapsed().as_secs_f64())

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::base::error::Error;
+use crate::base::error::StoreError;
 use crate::base::key::{TreeId, Version};
 use crate::disk::Disk;
 use crate::engine::Engine;
@@ -12,7 +12,7 @@ use crate::engine::lifecycle::at_rest;
 use crate::engine::lifecycle::threads::Running;
 use crate::engine::load::bulk::BulkTree;
 use crate::engine::load::large::LargeTx;
-use crate::engine::options::Options;
+use crate::engine::options::StoreOptions;
 use crate::engine::read::direct::DirectReads;
 use crate::engine::read::places::Places;
 use crate::engine::read::snapshot::Reader;
@@ -20,9 +20,9 @@ use crate::engine::stats::{Recovery, Stats};
 use crate::engine::write::batch::Request;
 use crate::engine::write::fold::Fold;
 use crate::engine::write::gathering::Gathering;
-use crate::engine::write::transaction::{Abort, Commit, Submit, Transaction, Tx, Work, finish};
+use crate::engine::write::transaction::{Abort, Commit, RetriableTransaction, Submit, Tx, Work, finish};
 use crate::sort::{SortedRunWriter, Sorter};
-use crate::tree::Report;
+use crate::tree::TreeReport;
 
 /// The engine. Cheap to clone. Dropping the last clone closes the store with a final sync, without a checkpoint.
 #[derive(Clone)]
@@ -32,7 +32,7 @@ pub struct Store {
 
 impl Store {
     /// Opens or creates the store in a directory.
-    pub fn open(dir: &Path, options: Options) -> Result<(Store, Recovery), Error> {
+    pub fn open(dir: &Path, options: StoreOptions) -> Result<(Store, Recovery), StoreError> {
         Store::open_on(Arc::new(at_rest::open_disk(dir)?), options)
     }
 
@@ -42,7 +42,7 @@ impl Store {
     }
 
     /// Opens or creates the store on any disk; tests pass a simulated one.
-    pub fn open_on(disk: Arc<dyn Disk>, options: Options) -> Result<(Store, Recovery), Error> {
+    pub fn open_on(disk: Arc<dyn Disk>, options: StoreOptions) -> Result<(Store, Recovery), StoreError> {
         let (engine, recovery) = Engine::open(disk, options)?;
         let running = Running::start(engine)?;
         Ok((Store { running: Arc::new(running) }, recovery))
@@ -53,17 +53,17 @@ impl Store {
     }
 
     /// The tree with that name; created durably if missing.
-    pub fn tree(&self, name: &str) -> Result<TreeId, Error> {
+    pub fn tree(&self, name: &str) -> Result<TreeId, StoreError> {
         self.engine().tree(name)
     }
 
     /// The tree with that name, if it exists.
-    pub fn existing_tree(&self, name: &str) -> Result<Option<TreeId>, Error> {
+    pub fn existing_tree(&self, name: &str) -> Result<Option<TreeId>, StoreError> {
         self.engine().existing_tree(name)
     }
 
     /// Registers the calling thread as a reader.
-    pub fn reader(&self) -> Result<Reader, Error> {
+    pub fn reader(&self) -> Result<Reader, StoreError> {
         let engine = Arc::clone(self.engine());
         let places = Places::new(engine.options.places_bytes);
         Ok(Reader {
@@ -88,7 +88,7 @@ impl Store {
     /// Transactions of one thread take effect in the order of submission, even if a later one depends on an earlier one
     /// that is still queued. So if a transaction that has read something aborts itself, the abort is provisional: the
     /// transaction is queued like any other, and the writer prepares it again if its reads have changed.
-    pub fn submit(&self, reader: &Reader, mut transaction: Box<dyn Transaction>) -> Submit {
+    pub fn submit(&self, reader: &Reader, mut transaction: Box<dyn RetriableTransaction>) -> Submit {
         let mut work = Work::new(self.engine().options.transaction_bound());
         let prepared = {
             let snapshot = reader.snapshot();
@@ -96,14 +96,14 @@ impl Store {
         };
         match prepared {
             Ok(()) => {}
-            Err(Error::Aborted) if !work.reads.is_empty() => {}
+            Err(StoreError::Aborted) if !work.reads.is_empty() => {}
             Err(error) => {
                 finish(transaction, Err(error));
                 return Submit::Queued;
             }
         }
         if self.engine().is_poisoned() {
-            finish(transaction, Err(Error::Poisoned));
+            finish(transaction, Err(StoreError::Poisoned));
             return Submit::Queued;
         }
         let weight = work.held_bytes();
@@ -120,7 +120,10 @@ impl Store {
     }
 
     /// Commits and waits for the outcome. A lone caller commits inline on its own thread.
-    pub fn commit(&self, change: &mut (dyn FnMut(&mut Tx<'_>) -> Result<(), Abort> + Send)) -> Result<Commit, Error> {
+    pub fn commit(
+        &self,
+        change: &mut (dyn FnMut(&mut Tx<'_>) -> Result<(), Abort> + Send),
+    ) -> Result<Commit, StoreError> {
         self.engine().commit(change)
     }
 
@@ -131,11 +134,11 @@ impl Store {
     }
 
     /// Begins a transaction of at most `bytes` bytes, which may exceed an ordinary transaction's bound. Its disk space is allocated at
-    /// once ([`Error::Full`]). The store reports which keys of the `watched` trees other transactions change meanwhile.
-    /// [`Error::Busy`]: another large transaction is active.
+    /// once ([`StoreError::Full`]). The store reports which keys of the `watched` trees other transactions change meanwhile.
+    /// [`StoreError::Busy`]: another large transaction is active.
     ///
     /// A snapshot taken after this returns contains all earlier changes.
-    pub fn large(&self, bytes: u64, watched: &[TreeId]) -> Result<LargeTx, Error> {
+    pub fn large(&self, bytes: u64, watched: &[TreeId]) -> Result<LargeTx, StoreError> {
         LargeTx::begin(self.engine(), bytes, watched)
     }
 
@@ -146,7 +149,7 @@ impl Store {
     }
 
     /// Starts a bottom-up build of a tree's whole content. Entries must come sorted by key, each key once.
-    pub fn bulk(&self) -> Result<BulkTree, Error> {
+    pub fn bulk(&self) -> Result<BulkTree, StoreError> {
         Ok(BulkTree { builder: self.engine().bulk(), engine: Arc::clone(self.engine()) })
     }
 
@@ -156,18 +159,18 @@ impl Store {
     }
 
     /// Starts a temporary file, in the store's directory, for entries that are already sorted. It can be read any number of times.
-    pub fn sorted_run(&self) -> Result<SortedRunWriter, Error> {
+    pub fn sorted_run(&self) -> Result<SortedRunWriter, StoreError> {
         self.engine().sorted_run()
     }
 
     /// Makes finished builds the content of these trees, durably, all or none. Each of the trees must be empty. `rows`,
-    /// a few catalog-like rows (tree, key, value), are put in the same step. [`Error::Unknown`]: a sync failed; after
+    /// a few catalog-like rows (tree, key, value), are put in the same step. [`StoreError::Unknown`]: a sync failed; after
     /// the store is reopened either all of it exists or nothing.
     pub fn attach(
         &self,
         builds: Vec<(TreeId, BulkTree)>,
         rows: &[(TreeId, Vec<u8>, Vec<u8>)],
-    ) -> Result<Commit, Error> {
+    ) -> Result<Commit, StoreError> {
         let mut finished = Vec::with_capacity(builds.len());
         for (tree, build) in builds {
             assert!(Arc::ptr_eq(&build.engine, self.engine()), "a build belongs to the store that started it");
@@ -177,20 +180,20 @@ impl Store {
     }
 
     /// A reader of all transactions after this version, in order, followed by new ones as they are committed.
-    /// [`Error::Gone`]: the log no longer has all of them. [`Error::Ahead`]: there is no such version. [`Error::Busy`]:
-    /// too many readers.
-    pub fn changes_since(&self, version: Version) -> Result<ChangeReader, Error> {
+    /// [`StoreError::Gone`]: the log no longer has all of them. [`StoreError::Ahead`]: there is no such version.
+    /// [`StoreError::Busy`]: too many readers.
+    pub fn changes_since(&self, version: Version) -> Result<ChangeReader, StoreError> {
         ChangeReader::new(self.engine(), version)
     }
 
     /// Writes a checkpoint now and waits for it.
-    pub fn checkpoint(&self) -> Result<(), Error> {
+    pub fn checkpoint(&self) -> Result<(), StoreError> {
         self.engine().checkpoint()
     }
 
     /// Checks every page of the tree file: checksums, order, and that each page is reachable, free or in flight. The
     /// log was checked when the store was opened. Reads the whole file without blocking others.
-    pub fn verify(&self) -> Report {
+    pub fn verify(&self) -> TreeReport {
         self.engine().verify()
     }
 

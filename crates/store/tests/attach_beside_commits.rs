@@ -4,15 +4,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use store::disk::{Disk, MemoryDisk};
-use store::{Options, Store, TreeId, Tx};
+use store::{Store, StoreOptions, TreeId, Tx};
 
 const LOADS: u32 = 40;
 const ROWS: u32 = 50;
 /// So large that some dozens fill a memtable.
 const VALUE_BYTES: usize = 4000;
 
-fn options() -> Options {
-    let mut options = Options::default();
+fn options() -> StoreOptions {
+    let mut options = StoreOptions::default();
     options.memtable_bytes = 256 << 10;
     options.log_segment_bytes = 512 << 10;
     options.map_bytes = 1 << 30;

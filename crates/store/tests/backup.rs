@@ -9,10 +9,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use crate::hooked_disk::{HookedDisk, Hooks};
 use store::disk::{Disk, DiskFile, SystemDisk};
-use store::{Direction, Error, KeyRange, Options, Progress, Store, TreeId, Tx};
+use store::{CopyProgress, Direction, KeyRange, Store, StoreError, StoreOptions, TreeId, Tx};
 
-fn options() -> Options {
-    let mut options = Options::default();
+fn options() -> StoreOptions {
+    let mut options = StoreOptions::default();
     options.memtable_bytes = 1 << 20;
     options.log_segment_bytes = 512 << 10;
     options.map_bytes = 1 << 32;
@@ -23,7 +23,7 @@ fn open(directory: &Path) -> Store {
     Store::open(directory, options()).unwrap().0
 }
 
-fn go_on(_: Progress) -> ControlFlow<()> {
+fn go_on(_: CopyProgress) -> ControlFlow<()> {
     ControlFlow::Continue(())
 }
 
@@ -103,7 +103,7 @@ fn an_empty_store_is_copied_too() {
 }
 
 /// Every transaction moves one from an account to another, in two trees, and counts: the sums stay, the counts agree.
-fn transfer(store: &Store, trees: [TreeId; 2], seed: u64) -> Result<u64, Error> {
+fn transfer(store: &Store, trees: [TreeId; 2], seed: u64) -> Result<u64, StoreError> {
     let count = |bytes: Option<&[u8]>| bytes.map_or(0, |bytes| i64::from_le_bytes(bytes.try_into().unwrap()));
     let mut number = 0;
     let change = &mut |tx: &mut Tx<'_>| {
@@ -190,15 +190,15 @@ fn a_folder_that_is_not_empty_is_left_alone() {
         Store::restore(source.path(), target.path(), &mut |_| ControlFlow::Continue(())).map(drop),
     ] {
         assert!(
-            matches!(&refused, Err(Error::Io { source, .. } ) if source.kind() == io::ErrorKind::DirectoryNotEmpty)
-                || matches!(&refused, Err(Error::Locked)),
+            matches!(&refused, Err(StoreError::Io { source, .. } ) if source.kind() == io::ErrorKind::DirectoryNotEmpty)
+                || matches!(&refused, Err(StoreError::Locked)),
             "{refused:?}"
         );
     }
     assert_eq!(std::fs::read_dir(target.path()).unwrap().count(), 1);
     store.backup(&target.path().join("b"), &mut go_on).unwrap();
     let again = store.backup(&target.path().join("b"), &mut go_on);
-    assert!(matches!(&again, Err(Error::Io { .. })), "{again:?}");
+    assert!(matches!(&again, Err(StoreError::Io { .. })), "{again:?}");
     check_same(&store, &target.path().join("b"));
 }
 
@@ -270,7 +270,7 @@ fn what_a_killed_copy_left_is_no_store_and_gives_way_to_the_next() {
     }
     assert!(!Store::is_in(target.path()));
     let refused = Store::open(target.path(), options()).map(drop);
-    assert!(matches!(refused, Err(Error::Corrupt { ref file, .. }) if file == "tree.part"), "{refused:?}");
+    assert!(matches!(refused, Err(StoreError::Corrupt { ref file, .. }) if file == "tree.part"), "{refused:?}");
     store.backup(target.path(), &mut go_on).unwrap();
     check_same(&store, target.path());
 }
@@ -293,7 +293,7 @@ fn a_damaged_page_of_the_source_ends_the_backup_with_its_place() {
                 whole += 1;
                 check_same(&store, &to);
             }
-            Err(Error::Corrupt { file, .. }) => {
+            Err(StoreError::Corrupt { file, .. }) => {
                 damaged += 1;
                 assert_eq!(file, "tree");
                 assert!(!Store::is_in(&to));
@@ -338,7 +338,7 @@ fn a_store_that_was_not_checkpointed_is_restored_with_its_log() {
     let (store, _) = filled(source.path());
     let version = store.stats().version;
     let refused = Store::restore(source.path(), target.path(), &mut |_| ControlFlow::Continue(())).map(drop);
-    assert!(matches!(refused, Err(Error::Locked)), "{refused:?}");
+    assert!(matches!(refused, Err(StoreError::Locked)), "{refused:?}");
     drop(store);
     let done = Store::restore(source.path(), target.path(), &mut |_| ControlFlow::Continue(())).unwrap();
     assert_eq!(done.version.0, version);
@@ -363,7 +363,7 @@ fn a_damaged_backup_is_not_restored() {
             }
             Err(error) => {
                 refused += 1;
-                assert!(matches!(error, Error::Corrupt { .. }), "{error}");
+                assert!(matches!(error, StoreError::Corrupt { .. }), "{error}");
                 assert!(!Store::is_in(&restored));
             }
         }
@@ -372,7 +372,7 @@ fn a_damaged_backup_is_not_restored() {
     assert!(refused > 20);
     flip(&backup.join("0000000001.log"), 20);
     let error = Store::restore(&backup, &restored, &mut |_| ControlFlow::Continue(())).map(drop);
-    assert!(matches!(error, Err(Error::Corrupt { .. })), "{error:?}");
+    assert!(matches!(error, Err(StoreError::Corrupt { .. })), "{error:?}");
 }
 
 #[test]
@@ -432,7 +432,7 @@ fn compaction_after_deletes_leaves_about_the_live_data() {
     assert_eq!(rows(&open(directory.path()), tree).len(), 3001);
     assert!(matches!(
         Store::compact(&directory.path().join("none"), options.clone(), &mut go_on),
-        Err(Error::Io { .. })
+        Err(StoreError::Io { .. })
     ));
 }
 
@@ -471,14 +471,14 @@ fn a_compaction_that_was_given_up_or_killed_leaves_the_store_as_it_was() {
     let before = rows(&store, trees[0]);
     drop(store);
     let given_up = Store::compact(directory.path(), options(), &mut |_| ControlFlow::Break(()));
-    assert!(matches!(given_up, Err(Error::Io { .. })), "{given_up:?}");
+    assert!(matches!(given_up, Err(StoreError::Io { .. })), "{given_up:?}");
     assert!(!directory.path().join("tree.part").exists());
     std::fs::write(directory.path().join("tree.part"), "half").unwrap();
     let store = open(directory.path());
     assert!(!directory.path().join("tree.part").exists());
     assert_eq!(rows(&store, trees[0]), before);
     let busy = Store::compact(directory.path(), options(), &mut go_on);
-    assert!(matches!(busy, Err(Error::Locked)), "{busy:?}");
+    assert!(matches!(busy, Err(StoreError::Locked)), "{busy:?}");
 }
 
 #[test]

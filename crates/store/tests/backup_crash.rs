@@ -10,13 +10,13 @@ use crate::simulation::disk::SimulatedDisk;
 use rand::SeedableRng;
 use rand::rngs::SmallRng;
 use store::disk::Disk;
-use store::{Direction, Error, KeyRange, Options, Store, Tx};
+use store::{Direction, KeyRange, Store, StoreError, StoreOptions, Tx};
 
 /// Time after which no further crash is started; STORE_CRASH_SECONDS sets another, STORE_CRASH_SEED repeats a run.
 const SECONDS: u64 = 4;
 
-fn options() -> Options {
-    let mut options = Options::default();
+fn options() -> StoreOptions {
+    let mut options = StoreOptions::default();
     options.memtable_bytes = 256 << 10;
     options.log_segment_bytes = 64 << 10;
     options.map_bytes = 1 << 30;
@@ -27,7 +27,7 @@ fn setting(name: &str) -> Option<u64> {
     std::env::var(name).ok().map(|value| value.parse().unwrap())
 }
 
-fn open(files: &Files) -> Result<Store, Error> {
+fn open(files: &Files) -> Result<Store, StoreError> {
     Store::open_on(Arc::new(SimulatedDisk::powered(files, u64::MAX)), options()).map(|(store, _)| store)
 }
 
@@ -68,7 +68,11 @@ fn filled() -> Files {
 /// Runs `work` on a disk whose power fails at one operation after the other; passes the remaining files to `check`, and
 /// whether `work` had finished.
 #[track_caller]
-fn check_crashes(start: &Files, work: impl Fn(Arc<SimulatedDisk>) -> Result<(), Error>, check: impl Fn(&Files, bool)) {
+fn check_crashes(
+    start: &Files,
+    work: impl Fn(Arc<SimulatedDisk>) -> Result<(), StoreError>,
+    check: impl Fn(&Files, bool),
+) {
     let seed = setting("STORE_CRASH_SEED").unwrap_or_else(rand::random);
     let until = Instant::now() + Duration::from_secs(setting("STORE_CRASH_SECONDS").unwrap_or(SECONDS));
     let mut rng = SmallRng::seed_from_u64(seed);
@@ -132,7 +136,7 @@ fn check_new(files: &Files, is_done: bool, before: &[(Vec<u8>, Vec<u8>)]) {
     }
     assert!(!is_done, "{:?}", files.keys());
     if files.keys().any(|name| name.starts_with("tree.part")) {
-        assert!(matches!(open(files), Err(Error::Corrupt { .. })), "{:?}", files.keys());
+        assert!(matches!(open(files), Err(StoreError::Corrupt { .. })), "{:?}", files.keys());
     } else {
         // Before anything was written, or after it was removed.
         assert!(files.keys().all(|name| name == "lock"), "{:?}", files.keys());

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::ops::{Bound, ControlFlow};
 
-use store::{Direction, KeyRange, Options, Snapshot, Store, TreeId};
+use store::{Direction, KeyRange, Store, StoreOptions, StoreSnapshot, TreeId};
 
 type Model = BTreeMap<Vec<u8>, Vec<u8>>;
 type Pairs = Vec<(Vec<u8>, Vec<u8>)>;
@@ -31,7 +31,7 @@ struct Tried {
 impl Tried {
     fn new(places_bytes: usize) -> Tried {
         let folder = tempfile::tempdir().expect("a folder");
-        let mut options = Options::default();
+        let mut options = StoreOptions::default();
         options.places_bytes = places_bytes;
         let (store, _) = Store::open(folder.path(), options).expect("opened");
         let tree = store.tree("one").expect("a tree");
@@ -65,7 +65,7 @@ impl Tried {
 
     /// Every range twice, and again from the same beginning to another end.
     #[track_caller]
-    fn check(&self, snapshot: &Snapshot<'_>) {
+    fn check(&self, snapshot: &StoreSnapshot<'_>) {
         for number in (0..KEYS).step_by(97) {
             let (from, far) = (key(number), key(number * 7 + 1));
             let mut near = from.clone();
@@ -84,7 +84,7 @@ impl Tried {
     }
 
     #[track_caller]
-    fn check_range(&self, snapshot: &Snapshot<'_>, from: &[u8], to: Bound<&[u8]>, limit: usize) {
+    fn check_range(&self, snapshot: &StoreSnapshot<'_>, from: &[u8], to: Bound<&[u8]>, limit: usize) {
         let range = KeyRange { from: Bound::Included(from), to };
         let is_empty = matches!(to, Bound::Excluded(to) | Bound::Included(to) if to < from || to == from && range.to == Bound::Excluded(from));
         let entries = (!is_empty).then(|| self.model.range::<[u8], _>((Bound::Included(from), to)));

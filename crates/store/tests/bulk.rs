@@ -1,9 +1,9 @@
 //! Bulk builds: all or none, beside ordinary commits.
 
-use store::{Error, Options, Store, TreeId};
+use store::{Store, StoreError, StoreOptions, TreeId};
 
 fn open(directory: &tempfile::TempDir) -> Store {
-    let mut options = Options::default();
+    let mut options = StoreOptions::default();
     options.map_bytes = 1 << 32;
     Store::open(directory.path(), options).unwrap().0
 }
@@ -35,7 +35,7 @@ fn a_build_whose_meta_page_is_damaged_is_missed_and_not_silently_gone() {
     let newest = if sequence(0) > sequence(1) { 0 } else { 4096 };
     bytes[newest + 40] ^= 1;
     std::fs::write(&path, bytes).unwrap();
-    let mut options = Options::default();
+    let mut options = StoreOptions::default();
     options.map_bytes = 1 << 32;
     let refused = Store::open(directory.path(), options).map(drop).unwrap_err().to_string();
     assert!(refused.contains("lacks a bulk build"), "{refused}");
@@ -86,7 +86,7 @@ fn one_tree_that_is_not_empty_refuses_them_all() {
         })
         .unwrap();
     let refused = store.attach(vec![(empty, build(&store, 10)), (taken, build(&store, 10))], &[]);
-    assert!(matches!(refused, Err(Error::Limit { .. })), "{refused:?}");
+    assert!(matches!(refused, Err(StoreError::Limit { .. })), "{refused:?}");
     assert_eq!(get(&store, empty, &1u32.to_be_bytes()), None);
     store.attach(vec![(empty, build(&store, 10))], &[]).unwrap();
     assert!(get(&store, empty, &1u32.to_be_bytes()).is_some());
@@ -134,7 +134,7 @@ fn as_many_rows_as_are_allowed_go_with_an_attachment_and_no_more() {
     let (one, two, other) = (store.tree("one").unwrap(), store.tree("two").unwrap(), store.tree("other").unwrap());
     let rows: Vec<_> = (0..4097u32).map(|row| (other, row.to_be_bytes().to_vec(), b"row".to_vec())).collect();
     let refused = store.attach(vec![(one, build(&store, 3))], &rows);
-    assert!(matches!(refused, Err(Error::Limit { limit: 4096, .. })), "{refused:?}");
+    assert!(matches!(refused, Err(StoreError::Limit { limit: 4096, .. })), "{refused:?}");
     store.attach(vec![(two, build(&store, 3))], &rows[1..]).unwrap();
     assert_eq!((get(&store, one, &[0; 4]), get(&store, two, &[0; 4]).is_some()), (None, true));
     assert_eq!(

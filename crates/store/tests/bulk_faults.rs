@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 
 use crate::hooked_disk::{HookedDisk, Hooks};
 use store::disk::DiskFile;
-use store::{BulkTree, Error, Options, Store};
+use store::{BulkTree, Store, StoreError, StoreOptions};
 
 const VALUE: [u8; 1000] = [b'v'; 1000];
 /// Twenty-four megabytes of leaves: most of them are written by the second thread.
@@ -29,10 +29,10 @@ impl Hooks for Left {
 fn open(directory: &Path) -> (Store, Arc<Left>) {
     let left = Arc::new(Left(AtomicI64::new(i64::MAX)));
     let disk = HookedDisk::new(directory, &left);
-    (Store::open_on(Arc::new(disk), Options::default()).unwrap().0, left)
+    (Store::open_on(Arc::new(disk), StoreOptions::default()).unwrap().0, left)
 }
 
-fn fill(build: &mut BulkTree) -> Result<(), Error> {
+fn fill(build: &mut BulkTree) -> Result<(), StoreError> {
     (0..ENTRIES).try_for_each(|key| build.push(&key.to_be_bytes(), &VALUE))
 }
 
@@ -47,14 +47,14 @@ fn check_failed(bytes: i64) {
     let mut build = store.bulk().unwrap();
     let refused = match fill(&mut build) {
         Err(error) => {
-            assert!(matches!(error, Error::Io { .. }), "{error:?}");
-            assert!(matches!(build.push(&u64::MAX.to_be_bytes(), &[]), Ok(()) | Err(Error::Io { .. })));
+            assert!(matches!(error, StoreError::Io { .. }), "{error:?}");
+            assert!(matches!(build.push(&u64::MAX.to_be_bytes(), &[]), Ok(()) | Err(StoreError::Io { .. })));
             // Further pushes are allowed, but it is never attached.
             store.attach(vec![(tree, build)], &[]).map(drop)
         }
         Ok(()) => store.attach(vec![(tree, build)], &[]).map(drop),
     };
-    assert!(matches!(refused, Err(Error::Io { .. })), "{refused:?}");
+    assert!(matches!(refused, Err(StoreError::Io { .. })), "{refused:?}");
     left.0.store(i64::MAX, Ordering::Relaxed);
     // The pages of the failed build are reused, and no late write of it overwrites them.
     let mut build = store.bulk().unwrap();
@@ -126,21 +126,21 @@ fn an_attachment_whose_meta_page_was_not_synced_may_be_there_and_says_so() {
     let directory = tempfile::tempdir().unwrap();
     let hooks = Arc::new(MetaSync::default());
     let disk = HookedDisk::new(directory.path(), &hooks);
-    let (store, _) = Store::open_on(Arc::new(disk), Options::default()).unwrap();
+    let (store, _) = Store::open_on(Arc::new(disk), StoreOptions::default()).unwrap();
     let tree = store.tree("t").unwrap();
     let mut build = store.bulk().unwrap();
     fill(&mut build).unwrap();
     hooks.is_asked_for.store(true, Ordering::Relaxed);
     let outcome = store.attach(vec![(tree, build)], &[]);
-    assert!(matches!(outcome, Err(Error::Unknown(_))), "{outcome:?}");
+    assert!(matches!(outcome, Err(StoreError::Unknown(_))), "{outcome:?}");
     let written = store.commit(&mut |tx| {
         tx.put(tree, b"k", b"v");
         Ok(())
     });
-    assert!(matches!(written, Err(Error::Poisoned)), "{written:?}");
+    assert!(matches!(written, Err(StoreError::Poisoned)), "{written:?}");
     drop(store);
     // Here the page has reached the disk.
-    let (store, _) = Store::open(directory.path(), Options::default()).unwrap();
+    let (store, _) = Store::open(directory.path(), StoreOptions::default()).unwrap();
     let (tree, reader) = (store.tree("t").unwrap(), store.reader().unwrap());
     assert_eq!(reader.snapshot().get(tree, &0u64.to_be_bytes()).unwrap().as_deref(), Some(&VALUE[..]));
 }

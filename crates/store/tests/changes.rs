@@ -9,25 +9,25 @@ use std::time::Duration;
 use crate::faulty_disk::faulty;
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
-use store::{Change, ChangeReader, Clock, Durability, Error, KeyRange, Options, Store, TreeId, Version};
+use store::{Change, ChangeReader, Clock, Durability, KeyRange, Store, StoreError, StoreOptions, TreeId, Version};
 
 const SEGMENT_BYTES: u64 = 64 * 1024;
 
-fn options() -> Options {
-    let mut options = Options::default();
+fn options() -> StoreOptions {
+    let mut options = StoreOptions::default();
     options.memtable_bytes = 256 * 1024;
     options.log_segment_bytes = SEGMENT_BYTES;
     options.map_bytes = 1 << 30;
     options
 }
 
-fn keeping(segments: u64) -> Options {
+fn keeping(segments: u64) -> StoreOptions {
     let mut options = options();
     options.changes_kept_bytes = segments * SEGMENT_BYTES;
     options
 }
 
-fn open(directory: &Path, options: &Options) -> Store {
+fn open(directory: &Path, options: &StoreOptions) -> Store {
     Store::open(directory, options.clone()).unwrap().0
 }
 
@@ -53,7 +53,7 @@ fn owned(change: Change<'_>) -> Owned {
 type Model = BTreeMap<u64, Vec<Owned>>;
 
 /// Reads to the end; returns the changes by version.
-fn drain(reader: &mut ChangeReader) -> Result<Model, Error> {
+fn drain(reader: &mut ChangeReader) -> Result<Model, StoreError> {
     let mut found = Model::new();
     while let Some(changeset) = reader.next()? {
         let version = changeset.version().0;
@@ -80,7 +80,7 @@ fn check_since(store: &Store, since: u64, model: &Model) {
 #[track_caller]
 fn check_gone(store: &Store, since: u64, oldest: u64) {
     match store.changes_since(Version(since)).map(|_| ()) {
-        Err(Error::Gone { oldest: told }) => assert_eq!(told, Version(oldest)),
+        Err(StoreError::Gone { oldest: told }) => assert_eq!(told, Version(oldest)),
         other => panic!("since {since}: {other:?}"),
     }
 }
@@ -117,7 +117,7 @@ fn put(tree: TreeId, number: u64, bytes: usize) -> Owned {
 }
 
 /// A store with a tree, and the changes that created it.
-fn start(directory: &Path, options: &Options) -> (Store, TreeId, Model) {
+fn start(directory: &Path, options: &StoreOptions) -> (Store, TreeId, Model) {
     let store = open(directory, options);
     let tree = store.tree("t").unwrap();
     let mut reader = store.changes_since(Version(0)).unwrap();
@@ -257,7 +257,7 @@ fn where_nothing_is_kept_who_keeps_up_sees_all_and_who_is_slow_starts_again() {
     let oldest = check_oldest(&store, &model);
     assert!(oldest > 350);
     for _ in 0..3 {
-        assert!(matches!(drain(&mut slow), Err(Error::Gone { oldest: told }) if told == Version(oldest)));
+        assert!(matches!(drain(&mut slow), Err(StoreError::Gone { oldest: told }) if told == Version(oldest)));
     }
 }
 
@@ -366,8 +366,8 @@ fn waiting_ends_in_time_and_with_the_store() {
     assert!(reader.next().unwrap().is_some());
     let waiter = std::thread::spawn(move || {
         let outcome = reader.wait(Duration::from_secs(60));
-        assert!(matches!(outcome, Err(Error::Closed)), "{outcome:?}");
-        assert!(matches!(reader.next().map(|_| ()), Err(Error::Closed)));
+        assert!(matches!(outcome, Err(StoreError::Closed)), "{outcome:?}");
+        assert!(matches!(reader.next().map(|_| ()), Err(StoreError::Closed)));
     });
     std::thread::sleep(Duration::from_millis(20));
     drop(store);
@@ -385,7 +385,7 @@ fn a_version_that_was_never_given_is_told_from_one_that_is_gone() {
     let newest = store_version(&store);
     assert!(store.changes_since(newest).is_ok());
     assert!(
-        matches!(store.changes_since(Version(newest.0 + 1)).map(|_| ()), Err(Error::Ahead { newest: told }) if told == newest)
+        matches!(store.changes_since(Version(newest.0 + 1)).map(|_| ()), Err(StoreError::Ahead { newest: told }) if told == newest)
     );
 }
 
@@ -400,7 +400,7 @@ fn there_are_no_more_readers_than_the_bound() {
             Err(error) => break error,
         }
     };
-    assert!(matches!(refused, Error::Busy));
+    assert!(matches!(refused, StoreError::Busy));
     assert_eq!((readers.len(), store.stats().change_readers), (256, 256));
     readers.pop();
     assert!(store.changes_since(Version(0)).is_ok());
@@ -465,7 +465,7 @@ fn a_refused_attachment_leaves_no_hole_in_the_versions() {
     commit(&store, vec![put(tree, 1, 100)], &mut model);
     let mut build = store.bulk().unwrap();
     build.push(b"k", b"v").unwrap();
-    assert!(matches!(store.attach(vec![(tree, build)], &[]), Err(Error::Limit { .. })), "the tree is not empty");
+    assert!(matches!(store.attach(vec![(tree, build)], &[]), Err(StoreError::Limit { .. })), "the tree is not empty");
     commit(&store, vec![put(tree, 2, 100)], &mut model);
     store.checkpoint().unwrap();
     check_since(&store, store.stats().changes_oldest, &model);
@@ -568,7 +568,7 @@ fn damage_in_a_kept_segment_is_an_error_with_its_place_and_nothing_is_left_out()
     let mut reader = store.changes_since(Version(0)).unwrap();
     for _ in 0..3 {
         match drain(&mut reader) {
-            Err(Error::Corrupt { file, offset, .. }) => {
+            Err(StoreError::Corrupt { file, offset, .. }) => {
                 assert_eq!((file.as_str(), offset), ("0000000003.log", 5 * 4096))
             }
             other => panic!("{:?}", other.map(|found| found.len())),

@@ -11,7 +11,7 @@ use crate::simulation::disk::SimulatedDisk;
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 use store::disk::Disk;
-use store::{Change, Direction, Durability, Error, KeyRange, Options, Store, TreeId, Version};
+use store::{Change, Direction, Durability, KeyRange, Store, StoreError, StoreOptions, TreeId, Version};
 
 const WRITERS: u8 = 2;
 /// Trees that are bulk-loaded, once each.
@@ -27,8 +27,8 @@ type Changes = Vec<(u32, Option<Vec<u8>>, Option<Vec<u8>>)>;
 /// Everything read, by version.
 type History = BTreeMap<u64, Changes>;
 
-fn options(segments_kept: u64, durability: Durability) -> Options {
-    let mut options = Options::default();
+fn options(segments_kept: u64, durability: Durability) -> StoreOptions {
+    let mut options = StoreOptions::default();
     options.memtable_bytes = 256 * 1024;
     options.log_segment_bytes = 64 * 1024;
     options.map_bytes = 1 << 30;
@@ -38,7 +38,7 @@ fn options(segments_kept: u64, durability: Durability) -> Options {
 }
 
 /// Reads new changes into `history`, whose last version is the reader's; changes that it already has must be the same.
-fn read_on(store: &Store, since: u64, history: &mut History) -> Result<(), Error> {
+fn read_on(store: &Store, since: u64, history: &mut History) -> Result<(), StoreError> {
     let mut reader = store.changes_since(Version(since))?;
     while let Some(changeset) = reader.next()? {
         let changes: Changes = changeset
@@ -78,7 +78,7 @@ fn write(store: &Store, tree: TreeId, seed: u64) {
 }
 
 /// Loads an empty tree; a crash at any step of it changes nothing for readers of changes.
-fn load(store: &Store, number: u8) -> Result<(), Error> {
+fn load(store: &Store, number: u8) -> Result<(), StoreError> {
     let tree = store.tree(&format!("loaded {number}"))?;
     let mut build = store.bulk()?;
     for key in 0..200u16 {

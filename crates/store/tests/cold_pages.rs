@@ -5,12 +5,12 @@
 use std::path::Path;
 use std::process::Command;
 
-use store::{Direction, Error, KeyRange, Options, Reader, Store, TreeId, Tx};
+use store::{Direction, KeyRange, Reader, Store, StoreError, StoreOptions, TreeId, Tx};
 
 const ROWS: u32 = 20_000;
 
-fn options() -> Options {
-    let mut options = Options::default();
+fn options() -> StoreOptions {
+    let mut options = StoreOptions::default();
     options.read_ahead = Some(false);
     options
 }
@@ -43,7 +43,7 @@ fn forget(path: &Path) -> bool {
     dropped.is_ok_and(|status| status.success()) && kind.is_ok_and(|kind| kind.stdout != b"tmpfs\n")
 }
 
-fn read(reader: &Reader, tree: TreeId, number: u32) -> Result<(), Error> {
+fn read(reader: &Reader, tree: TreeId, number: u32) -> Result<(), StoreError> {
     let snapshot = reader.snapshot();
     let found = snapshot.get(tree, &number.to_be_bytes())?;
     assert!(found.as_deref() == Some(value(number).as_slice()), "row {number}");
@@ -51,7 +51,7 @@ fn read(reader: &Reader, tree: TreeId, number: u32) -> Result<(), Error> {
 }
 
 /// Number of rows visited by a scan of everything, and how it ended.
-fn scan(reader: &Reader, tree: TreeId) -> (u32, Result<(), Error>) {
+fn scan(reader: &Reader, tree: TreeId) -> (u32, Result<(), StoreError>) {
     let mut rows = 0;
     let ended = reader.snapshot().scan(tree, KeyRange::ALL, Direction::Forward, &mut |_, _| {
         rows += 1;
@@ -76,7 +76,7 @@ fn a_reader_that_asks_is_refused_what_the_disk_holds_until_another_has_read_it()
     for number in (0..ROWS).rev().step_by(7) {
         match read(&asking, tree, number) {
             Ok(()) => {}
-            Err(Error::NotInMemory) => {
+            Err(StoreError::NotInMemory) => {
                 refused += 1;
                 read(&waiting, tree, number).unwrap();
                 // Its branches and its leaf are in memory now, and so are its overflow pages, if it has some.
@@ -92,7 +92,7 @@ fn a_reader_that_asks_is_refused_what_the_disk_holds_until_another_has_read_it()
         return;
     }
     assert!(refused > 100, "{refused} reads were refused");
-    assert!(matches!(shown, (1.., Err(Error::NotInMemory))), "{shown:?}");
+    assert!(matches!(shown, (1.., Err(StoreError::NotInMemory))), "{shown:?}");
     // The refusal depended only on the pages: none is left.
     (0..ROWS).for_each(|number| read(&waiting, tree, number).unwrap());
     assert!(matches!(scan(&asking, tree), (ROWS, Ok(()))));

@@ -4,7 +4,9 @@ use std::ops::ControlFlow;
 use std::sync::mpsc;
 use std::time::Duration;
 
-use store::{Abort, Commit, Direction, Error, KeyRange, Options, Store, Submit, Transaction, TreeId, Tx};
+use store::{
+    Abort, Commit, Direction, KeyRange, RetriableTransaction, Store, StoreError, StoreOptions, Submit, TreeId, Tx,
+};
 
 struct Bench {
     store: Store,
@@ -16,9 +18,9 @@ fn bench() -> Bench {
     bench_with(|_| ())
 }
 
-fn bench_with(set: impl FnOnce(&mut Options)) -> Bench {
+fn bench_with(set: impl FnOnce(&mut StoreOptions)) -> Bench {
     let directory = tempfile::tempdir().unwrap();
-    let mut options = Options::default();
+    let mut options = StoreOptions::default();
     options.map_bytes = 1 << 32;
     set(&mut options);
     let (store, _) = Store::open(directory.path(), options).unwrap();
@@ -173,7 +175,7 @@ fn an_aborted_transaction_changes_nothing() {
         tx.put(tree, b"k", b"v");
         Err(Abort)
     });
-    assert!(matches!(outcome, Err(Error::Aborted)));
+    assert!(matches!(outcome, Err(StoreError::Aborted)));
     assert_eq!(bench.get(b"k"), None);
     assert_eq!(bench.store.stats().version, before);
 }
@@ -189,7 +191,7 @@ fn what_is_over_a_limit_is_refused_by_name() {
             tx.put(tree, &vec![1; key], &vec![1; value]);
             Ok(())
         });
-        assert!(matches!(outcome, Err(Error::Limit { what, .. }) if what == expected), "{expected}: {outcome:?}");
+        assert!(matches!(outcome, Err(StoreError::Limit { what, .. }) if what == expected), "{expected}: {outcome:?}");
     }
     bench
         .store
@@ -206,17 +208,17 @@ struct Add {
     tree: TreeId,
     prepared: u32,
     panics_when_redone: bool,
-    outcome: mpsc::Sender<Result<Commit, Error>>,
+    outcome: mpsc::Sender<Result<Commit, StoreError>>,
 }
 
-impl Transaction for Add {
+impl RetriableTransaction for Add {
     fn prepare(&mut self, tx: &mut Tx<'_>) -> Result<(), Abort> {
         self.prepared += 1;
         assert!(!(self.panics_when_redone && self.prepared > 1), "as the test wants it");
         increment(tx, self.tree, b"n")
     }
 
-    fn finish(self: Box<Self>, outcome: Result<Commit, Error>) {
+    fn finish(self: Box<Self>, outcome: Result<Commit, StoreError>) {
         self.outcome.send(outcome).unwrap();
     }
 }
@@ -232,7 +234,7 @@ fn a_panic_on_the_writers_thread_refuses_that_transaction_alone() {
     }
     let outcomes: Vec<_> = outcomes.iter().take(200).collect();
     let done = outcomes.iter().filter(|outcome| outcome.is_ok()).count();
-    assert!(outcomes.iter().all(|outcome| matches!(outcome, Ok(_) | Err(Error::Aborted))));
+    assert!(outcomes.iter().all(|outcome| matches!(outcome, Ok(_) | Err(StoreError::Aborted))));
     assert!((100..200).contains(&done), "{done} done");
     assert_eq!(bench.count(b"n"), done as u64);
 }
@@ -252,7 +254,7 @@ fn submitted_transactions_are_finished_once_each_even_when_the_store_closes_behi
     let outcomes: Vec<_> = outcomes.iter().collect();
     assert_eq!(outcomes.len(), 500);
     assert!(outcomes.iter().all(Result::is_ok));
-    let (store, _) = Store::open(directory.path(), Options::default()).unwrap();
+    let (store, _) = Store::open(directory.path(), StoreOptions::default()).unwrap();
     assert_eq!(Bench { store, tree, directory }.count(b"n"), 500);
 }
 
@@ -313,7 +315,7 @@ fn a_queue_that_holds_too_many_bytes_gives_the_transaction_back() {
 }
 
 #[track_caller]
-fn check_refusal(set: impl FnOnce(&mut Options)) {
+fn check_refusal(set: impl FnOnce(&mut StoreOptions)) {
     let bench = bench_with(set);
     let (sender, outcomes) = mpsc::channel();
     let reader = bench.store.reader().unwrap();
@@ -363,7 +365,7 @@ fn a_refused_transaction_counts_as_no_commit_on_its_callers_thread() {
             tx.fold(bench.tree, b"n", b"operand");
             Ok(())
         });
-        assert!(matches!(refused, Err(Error::Refused { .. })), "{refused:?}");
+        assert!(matches!(refused, Err(StoreError::Refused { .. })), "{refused:?}");
     }
     assert_eq!(bench.store.stats().inline_commits, before);
 }
@@ -380,7 +382,7 @@ fn a_tree_keeps_its_id_and_two_who_make_it_at_once_get_the_same() {
     let Bench { store, directory, tree } = bench;
     store.checkpoint().unwrap();
     drop(store);
-    let (store, _) = Store::open(directory.path(), Options::default()).unwrap();
+    let (store, _) = Store::open(directory.path(), StoreOptions::default()).unwrap();
     assert_eq!(store.existing_tree("shared").unwrap(), Some(ids[0]));
     assert_eq!(store.tree("t").unwrap(), tree);
 }
@@ -412,7 +414,7 @@ fn a_snapshot_that_is_never_given_back_stops_neither_writers_nor_checkpoints() {
 fn commits_go_on_when_every_reader_is_taken() {
     let bench = bench_with(|options| options.readers_max = 3);
     let readers: Vec<_> = (0..3).map(|_| bench.store.reader().unwrap()).collect();
-    assert!(matches!(bench.store.reader().err(), Some(Error::Busy)));
+    assert!(matches!(bench.store.reader().err(), Some(StoreError::Busy)));
     let tree = bench.tree;
     bench.store.commit(&mut |tx| increment(tx, tree, b"n")).unwrap();
     drop(readers);
@@ -427,7 +429,7 @@ fn a_transaction_over_very_many_trees_is_refused_or_done_and_never_hangs() {
             (0..trees).for_each(|tree| tx.put(TreeId(1000 + tree), b"k", b"v"));
             Ok(())
         });
-        assert!(matches!(outcome, Ok(_) | Err(Error::Limit { what: "transaction", .. })), "{outcome:?}");
+        assert!(matches!(outcome, Ok(_) | Err(StoreError::Limit { what: "transaction", .. })), "{outcome:?}");
         assert!(outcome.is_ok() || trees > 20);
     }
 }
@@ -439,13 +441,13 @@ struct Large {
     told: mpsc::Sender<bool>,
 }
 
-impl Transaction for Large {
+impl RetriableTransaction for Large {
     fn prepare(&mut self, tx: &mut Tx<'_>) -> Result<(), Abort> {
         tx.put(self.tree, &self.number.to_be_bytes(), &[7; 60_000]);
         Ok(())
     }
 
-    fn finish(self: Box<Self>, outcome: Result<Commit, Error>) {
+    fn finish(self: Box<Self>, outcome: Result<Commit, StoreError>) {
         self.told.send(outcome.is_ok()).unwrap();
     }
 }
@@ -458,7 +460,7 @@ fn writers_that_fill_memtables_faster_than_they_are_merged_go_on() {
     let (told, outcomes) = mpsc::channel();
     for number in 0..1_500 {
         let told = told.clone();
-        let mut next: Box<dyn Transaction> = Box::new(Large { tree: bench.tree, number, told });
+        let mut next: Box<dyn RetriableTransaction> = Box::new(Large { tree: bench.tree, number, told });
         while let Submit::Busy(again) = bench.store.submit(&reader, next) {
             std::thread::yield_now();
             next = again;

@@ -10,7 +10,7 @@ use std::path::Path;
 
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
-use store::{Abort, Direction, Error, KeyRange, Options, Reader, Store, TreeId, Tx};
+use store::{Abort, Direction, KeyRange, Reader, Store, StoreError, StoreOptions, TreeId, Tx};
 
 const PAGE: usize = 4096;
 const ROWS: u32 = 3000;
@@ -31,7 +31,7 @@ fn key(number: u32) -> Vec<u8> {
     format!("row of some length {number:06}").into_bytes()
 }
 
-fn put(store: &Store, tree: TreeId, numbers: impl Iterator<Item = u32>, round: u32) -> Result<(), Error> {
+fn put(store: &Store, tree: TreeId, numbers: impl Iterator<Item = u32>, round: u32) -> Result<(), StoreError> {
     let numbers: Vec<u32> = numbers.collect();
     for numbers in numbers.chunks(50) {
         store.commit(&mut |tx: &mut Tx<'_>| {
@@ -43,7 +43,7 @@ fn put(store: &Store, tree: TreeId, numbers: impl Iterator<Item = u32>, round: u
 }
 
 fn filled(directory: &Path) -> (Store, TreeId) {
-    let (store, _) = Store::open(directory, Options::default()).unwrap();
+    let (store, _) = Store::open(directory, StoreOptions::default()).unwrap();
     let tree = store.tree("t").unwrap();
     put(&store, tree, 0..ROWS, 0).unwrap();
     store.checkpoint().unwrap();
@@ -165,8 +165,8 @@ fn check_reads(reader: &Reader, tree: TreeId, rows: &BTreeMap<Vec<u8>, Vec<u8>>,
 }
 
 #[track_caller]
-fn is_damage(error: &Error) -> u32 {
-    assert!(matches!(error, Error::Corrupt { .. }), "{error:?}");
+fn is_damage(error: &StoreError) -> u32 {
+    assert!(matches!(error, StoreError::Corrupt { .. }), "{error:?}");
     1
 }
 
@@ -190,7 +190,7 @@ fn a_read_of_a_damaged_page_is_an_error_and_what_is_read_is_right() {
         let page = kind[rng.random_range(0..kind.len())];
         let what = format!("seed {seed}, {}", pages.damage(page, kind, &mut rng));
         // Damage of the catalog or the space map prevents opening.
-        if let Ok((store, _)) = Store::open(directory.path(), Options::default()) {
+        if let Ok((store, _)) = Store::open(directory.path(), StoreOptions::default()) {
             let failed = check_reads(&store.reader().unwrap(), tree, &rows, &what);
             let stats = store.stats();
             assert_eq!(failed > 0, stats.damaged_pages > 0, "{what}");
@@ -202,7 +202,7 @@ fn a_read_of_a_damaged_page_is_an_error_and_what_is_read_is_right() {
         pages.mend(page);
     }
     assert!(failing > DAMAGES as u32 / 2, "seed {seed}: only {failing} damages were met");
-    let (store, _) = Store::open(directory.path(), Options::default()).unwrap();
+    let (store, _) = Store::open(directory.path(), StoreOptions::default()).unwrap();
     assert_eq!(check_reads(&store.reader().unwrap(), tree, &rows, "mended"), 0);
 }
 
@@ -216,7 +216,7 @@ fn check_changes(store: &Store, tree: TreeId, rng: &mut SmallRng, what: &str) {
             read = Some(tx.get(tree, &key(number)).map(|value| value.map(|value| value.into_owned())));
             Err(Abort)
         });
-        assert!(matches!(outcome, Err(Error::Aborted)), "{what}: {outcome:?}");
+        assert!(matches!(outcome, Err(StoreError::Aborted)), "{what}: {outcome:?}");
         match read.unwrap() {
             Ok(found) => assert!(found == Some(value(number, 0)), "{what}: a wrong value of {number} in a transaction"),
             Err(error) => drop(is_damage(&error)),
@@ -228,7 +228,7 @@ fn check_changes(store: &Store, tree: TreeId, rng: &mut SmallRng, what: &str) {
 fn a_page_that_a_checkpoint_finds_damaged_is_refused_to_readers_that_had_it_before() {
     let directory = tempfile::tempdir().unwrap();
     drop(filled(directory.path()));
-    let (store, _) = Store::open(directory.path(), Options::default()).unwrap();
+    let (store, _) = Store::open(directory.path(), StoreOptions::default()).unwrap();
     let tree = store.tree("t").unwrap();
     let (reader, mut rows, changed) = (store.reader().unwrap(), rows(0), 1111);
     assert_eq!(check_reads(&reader, tree, &rows, "sound"), 0);
@@ -236,7 +236,7 @@ fn a_page_that_a_checkpoint_finds_damaged_is_refused_to_readers_that_had_it_befo
     pages.flip(pages.leaf_of(changed) * PAGE + 2000);
     put(&store, tree, [changed].into_iter(), 1).unwrap();
     rows.insert(key(changed), value(changed, 1));
-    assert!(matches!(store.checkpoint(), Err(Error::Corrupt { .. })));
+    assert!(matches!(store.checkpoint(), Err(StoreError::Corrupt { .. })));
     // Its other rows are read by key and by remembered place.
     assert!(check_reads(&reader, tree, &rows, "damaged") > 0);
     assert_eq!(store.stats().damaged_pages, 1);
@@ -248,7 +248,7 @@ fn a_checkpoint_that_meets_a_damaged_page_refuses_writes_and_says_why_until_one_
     let (store, tree) = filled(directory.path());
     drop(store);
     let pages = Pages::of(directory.path());
-    let (store, _) = Store::open(directory.path(), Options::default()).unwrap();
+    let (store, _) = Store::open(directory.path(), StoreOptions::default()).unwrap();
     let reader = store.reader().unwrap();
     let wanted = 1111;
     let leaf = pages.leaf_of(wanted);
@@ -256,7 +256,7 @@ fn a_checkpoint_that_meets_a_damaged_page_refuses_writes_and_says_why_until_one_
     // A change without reads is accepted, and stays.
     put(&store, tree, [wanted].into_iter(), 1).unwrap();
     let failed = store.checkpoint().unwrap_err();
-    assert!(matches!(failed, Error::Corrupt { offset, .. } if offset == (leaf * PAGE) as u64), "{failed:?}");
+    assert!(matches!(failed, StoreError::Corrupt { offset, .. } if offset == (leaf * PAGE) as u64), "{failed:?}");
     let stats = store.stats();
     assert!(stats.is_stopped_by_damage && stats.damaged_pages == 1 && !stats.is_poisoned, "{stats:?}");
     assert!(stats.damage.as_ref().is_some_and(|damage| damage.contains("checksum")), "{stats:?}");
@@ -271,7 +271,7 @@ fn a_checkpoint_that_meets_a_damaged_page_refuses_writes_and_says_why_until_one_
     assert!(!stats.is_stopped_by_damage && stats.damaged_pages == 0, "{stats:?}");
     put(&store, tree, [5].into_iter(), 1).unwrap();
     drop((reader, store));
-    let (store, _) = Store::open(directory.path(), Options::default()).unwrap();
+    let (store, _) = Store::open(directory.path(), StoreOptions::default()).unwrap();
     let mut rows = rows(0);
     rows.extend([5, wanted].map(|number| (key(number), value(number, 1))));
     assert_eq!(check_reads(&store.reader().unwrap(), tree, &rows, "mended"), 0);
@@ -286,7 +286,7 @@ fn a_value_whose_own_pages_are_damaged_can_be_replaced_and_deleted() {
     for page in pages.of_kind(OVERFLOW) {
         pages.write(page * PAGE, &[0; 40]);
     }
-    let (store, _) = Store::open(directory.path(), Options::default()).unwrap();
+    let (store, _) = Store::open(directory.path(), StoreOptions::default()).unwrap();
     let reader = store.reader().unwrap();
     let long = (0..ROWS).step_by(20);
     for number in long.clone() {

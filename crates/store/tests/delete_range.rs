@@ -3,10 +3,10 @@
 use std::ops::{Bound, ControlFlow};
 use std::path::Path;
 
-use store::{Abort, Direction, Error, KeyRange, Options, Reader, Store, TreeId, Tx};
+use store::{Abort, Direction, KeyRange, Reader, Store, StoreError, StoreOptions, TreeId, Tx};
 
 fn open(path: &Path) -> Store {
-    let mut options = Options::default();
+    let mut options = StoreOptions::default();
     options.memtable_bytes = 1 << 20;
     options.log_segment_bytes = 1 << 20;
     options.map_bytes = 1 << 30;
@@ -231,7 +231,7 @@ fn what_cannot_be_deleted_at_once_is_refused_with_its_limit() {
             Ok(())
         });
         match result {
-            Err(Error::Limit { what, limit }) => Some((what, limit)),
+            Err(StoreError::Limit { what, limit }) => Some((what, limit)),
             Err(error) => panic!("{error}"),
             Ok(_) => None,
         }

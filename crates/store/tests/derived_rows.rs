@@ -6,7 +6,9 @@ use std::ops::{Bound, ControlFlow};
 use crate::folding::{self, number};
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
-use store::{Direction, Error, Fold, FoldView, Folded, Further, KeyRange, RowChange, Snapshot, Store, TreeId, Tx};
+use store::{
+    Direction, Fold, FoldView, Folded, Further, KeyRange, RowChange, Store, StoreError, StoreSnapshot, TreeId, Tx,
+};
 
 /// `values` holds how often a key was added. Its first byte is a group; a group's row is the number of its keys, and its
 /// first and last key. `rows` counts the groups of each row, `ends` the rows of each last key, while the count is not zero.
@@ -67,7 +69,7 @@ impl Fold for Ends {
         (tree == self.rows).then_some((2, key))
     }
 
-    fn derive(&self, kind: u32, key: &[u8], now: &dyn FoldView, out: &mut Vec<u8>) -> Result<(), Error> {
+    fn derive(&self, kind: u32, key: &[u8], now: &dyn FoldView, out: &mut Vec<u8>) -> Result<(), StoreError> {
         if kind == 2 {
             out.extend(now.get(self.rows, key)?.map(|_| key[key.len() - 2..].to_vec()).unwrap_or_default());
             return Ok(());
@@ -88,9 +90,9 @@ impl Fold for Ends {
         change: RowChange<'_>,
         _: &dyn FoldView,
         further: &mut Further<'_>,
-    ) -> Result<(), Error> {
+    ) -> Result<(), StoreError> {
         if key == [REFUSED] {
-            return Err(Error::Refused { why: "not this one" });
+            return Err(StoreError::Refused { why: "not this one" });
         }
         let tree = if kind == 1 { self.rows } else { self.ends };
         for (row, by) in [(change.before, -1i64), (change.after, 1)] {
@@ -115,7 +117,7 @@ fn bench() -> Bench {
     Bench { store, of, _directory: directory }
 }
 
-fn entries(snapshot: &Snapshot<'_>, tree: TreeId) -> BTreeMap<Vec<u8>, i64> {
+fn entries(snapshot: &StoreSnapshot<'_>, tree: TreeId) -> BTreeMap<Vec<u8>, i64> {
     let mut entries = BTreeMap::new();
     let visit = &mut |key: &[u8], value: &[u8]| {
         entries.insert(key.to_vec(), number(value));
@@ -217,7 +219,7 @@ fn a_transaction_whose_rows_are_refused_leaves_nothing() {
         tx.fold(bench.of[0], &[REFUSED, 1], &1i64.to_le_bytes());
         Ok(())
     });
-    assert!(matches!(refused, Err(Error::Refused { .. })), "{refused:?}");
+    assert!(matches!(refused, Err(StoreError::Refused { .. })), "{refused:?}");
     let reader = bench.store.reader().unwrap();
     let snapshot = reader.snapshot();
     assert_eq!(bench.of.map(|tree| entries(&snapshot, tree)), before);

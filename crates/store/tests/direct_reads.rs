@@ -11,15 +11,15 @@ use std::time::{Duration, Instant};
 
 use crate::hooked_disk::{HookedDisk, Hooks};
 use store::disk::{DiskFile, MemoryDisk, ReadQueue};
-use store::{DirectReads, Error, Got, Options, Outcome, Reader, Store, TreeId, Tx};
+use store::{DirectReads, Got, ReadOutcome, Reader, Store, StoreError, StoreOptions, TreeId, Tx};
 
 const ROWS: u32 = 12_000;
 const PLACES: usize = 16;
 const PLACE_BYTES: usize = 16 << 10;
 const PATIENCE: Duration = Duration::from_secs(20);
 
-fn options() -> Options {
-    let mut options = Options::default();
+fn options() -> StoreOptions {
+    let mut options = StoreOptions::default();
     options.read_ahead = Some(false);
     options
 }
@@ -79,7 +79,7 @@ impl Opened {
         Some(Opened { reads: store.direct_reads(PLACES, PLACE_BYTES)?, asking, waiting, tree, store })
     }
 
-    fn begin(&mut self, number: u32) -> Result<Got<'static>, Error> {
+    fn begin(&mut self, number: u32) -> Result<Got<'static>, StoreError> {
         let snapshot = self.asking.snapshot();
         Ok(match snapshot.get_or_begin(&mut self.reads, self.tree, &number.to_be_bytes())? {
             Got::Now(found) => Got::Now(found.map(|found| found.into_owned().into())),
@@ -95,8 +95,8 @@ impl Opened {
             self.reads.begin();
             self.reads.ended(&mut |place, outcome| {
                 let told = match outcome {
-                    Ok(Outcome::Found(found)) => Ok(found.map(<[u8]>::to_vec)),
-                    Ok(Outcome::Elsewhere) => Err(None),
+                    Ok(ReadOutcome::Found(found)) => Ok(found.map(<[u8]>::to_vec)),
+                    Ok(ReadOutcome::Elsewhere) => Err(None),
                     Err(error) => Err(Some(error)),
                 };
                 ended.push((place, told));
@@ -108,7 +108,7 @@ impl Opened {
     }
 
     /// Reads one row; `None` if it is not read past the page cache.
-    fn read(&mut self, number: u32) -> Option<Result<Option<Vec<u8>>, Error>> {
+    fn read(&mut self, number: u32) -> Option<Result<Option<Vec<u8>>, StoreError>> {
         let Got::Later(place) = self.begin(number).unwrap() else { return None };
         let (told_of, told) = self.wait(1).remove(0);
         assert_eq!(told_of, place);
@@ -129,7 +129,7 @@ impl Opened {
     }
 }
 
-type Told = Result<Option<Vec<u8>>, Option<Error>>;
+type Told = Result<Option<Vec<u8>>, Option<StoreError>>;
 
 /// Plain reads, one after the other, with injected errors, so that these tests need no io_uring.
 struct PlainQueue {
@@ -337,7 +337,7 @@ fn a_page_that_the_disk_does_not_give_is_the_error_of_its_read_alone_and_is_coun
     for number in (0..ROWS).filter(|number| number % 100 == 50) {
         match opened.read(number) {
             None => {}
-            Some(Err(Error::Io { .. })) => failed.push(number),
+            Some(Err(StoreError::Io { .. })) => failed.push(number),
             Some(other) => panic!("row {number}: {other:?}"),
         }
     }
@@ -379,7 +379,7 @@ fn a_damaged_page_is_found_by_its_checksum() {
         for number in (0..ROWS).filter(|number| number % 100 == ending) {
             match opened.read(number) {
                 None => {}
-                Some(Err(Error::Corrupt { offset, .. })) => {
+                Some(Err(StoreError::Corrupt { offset, .. })) => {
                     assert_eq!(Some(&offset), hooks.offsets.lock().unwrap().last(), "row {number}");
                     found += 1;
                 }

@@ -9,12 +9,12 @@ use std::sync::Arc;
 
 use crate::hooked_disk::{HookedDisk, Hooks};
 use store::disk::{Access, DiskFile};
-use store::{Error, Options, Store, Tx};
+use store::{Store, StoreError, StoreOptions, Tx};
 
 const BLOCK: u64 = 4096;
 
-fn options() -> Options {
-    let mut options = Options::default();
+fn options() -> StoreOptions {
+    let mut options = StoreOptions::default();
     options.memtable_bytes = 512 << 10;
     options.log_segment_bytes = 128 << 10;
     options.map_bytes = 1 << 32;
@@ -60,9 +60,9 @@ fn a_sound_store_is_read_and_left_as_it_is() {
     assert!(found.batches > 100 && found.newest.trees.len() == 3, "{found}");
     assert!(files(directory.path()) == before);
     let (store, _) = Store::open(directory.path(), options()).unwrap();
-    assert!(matches!(Store::examine(directory.path()), Err(Error::Locked)));
+    assert!(matches!(Store::examine(directory.path()), Err(StoreError::Locked)));
     drop(store);
-    assert!(matches!(Store::examine(&directory.path().join("none")), Err(Error::Io { .. })));
+    assert!(matches!(Store::examine(&directory.path().join("none")), Err(StoreError::Io { .. })));
 }
 
 /// A disk that can only be read.

@@ -12,8 +12,8 @@ use std::time::Duration;
 use crate::hooked_disk::{HookedDisk, Hooks};
 use store::disk::{Access, DiskFile, SystemDisk};
 use store::{
-    Abort, Changed, Commit, Durability, Error, LargeTx, Operand, Options, Progress, Revise, Store, Submit, Transaction,
-    TreeId, Tx,
+    Abort, Changed, Commit, CopyProgress, Durability, LargeTx, Operand, RetriableTransaction, Revise, Store,
+    StoreError, StoreOptions, Submit, TreeId, Tx,
 };
 
 /// A longer wait counts as a hang.
@@ -83,8 +83,8 @@ impl Hooks for Panics {
     }
 }
 
-fn options() -> Options {
-    let mut options = Options::default();
+fn options() -> StoreOptions {
+    let mut options = StoreOptions::default();
     options.memtable_bytes = 256 * 1024;
     options.log_segment_bytes = 64 * 1024;
     options.map_bytes = 1 << 30;
@@ -110,7 +110,7 @@ impl Panics {
     }
 }
 
-fn open_with(directory: &Path, options: Options) -> (Store, TreeId, Arc<Panics>) {
+fn open_with(directory: &Path, options: StoreOptions) -> (Store, TreeId, Arc<Panics>) {
     let panics = Panics::new();
     let (store, _) = Store::open_on(Arc::new(HookedDisk::new(directory, &panics)), options).unwrap();
     let tree = store.tree("t").unwrap();
@@ -125,7 +125,7 @@ fn value(number: u32) -> Vec<u8> {
     number.to_le_bytes().repeat(20)
 }
 
-fn put(store: &Store, tree: TreeId, number: u32) -> Result<Commit, Error> {
+fn put(store: &Store, tree: TreeId, number: u32) -> Result<Commit, StoreError> {
     store.commit(&mut |tx: &mut Tx<'_>| {
         tx.put(tree, &number.to_be_bytes(), &value(number));
         Ok(())
@@ -154,7 +154,7 @@ fn in_time<R: Send + 'static>(what: &str, run: impl FnOnce() -> R + Send + 'stat
 }
 
 /// Commits ascending numbers until one is refused; returns the number and the error.
-fn put_until_refused(store: &Store, tree: TreeId, from: u32) -> (u32, Error) {
+fn put_until_refused(store: &Store, tree: TreeId, from: u32) -> (u32, StoreError) {
     let store = store.clone();
     in_time("a writer", move || {
         (from..from + 100_000).find_map(|number| Some((number, put(&store, tree, number).err()?))).unwrap()
@@ -167,10 +167,10 @@ fn check_stopped(directory: &Path, store: Store, tree: TreeId, acknowledged: &[u
     assert!(store.stats().is_poisoned);
     let writer = store.clone();
     let refused = in_time("a commit", move || put(&writer, tree, u32::MAX));
-    assert!(matches!(refused, Err(Error::Poisoned)), "{refused:?}");
+    assert!(matches!(refused, Err(StoreError::Poisoned)), "{refused:?}");
     let writer = store.clone();
     let refused = in_time("a checkpoint", move || writer.checkpoint());
-    assert!(matches!(refused, Err(Error::Poisoned)), "{refused:?}");
+    assert!(matches!(refused, Err(StoreError::Poisoned)), "{refused:?}");
     let seen: Vec<u32> = others.iter().copied().filter(|number| has(&store, tree, *number)).collect();
     assert!(acknowledged.iter().all(|number| has(&store, tree, *number)), "what was acknowledged is not seen");
     in_time("closing", move || drop(store));
@@ -188,16 +188,16 @@ fn check_stopped(directory: &Path, store: Store, tree: TreeId, acknowledged: &[u
 struct Put {
     tree: TreeId,
     number: u32,
-    told: mpsc::Sender<(u32, Result<Commit, Error>)>,
+    told: mpsc::Sender<(u32, Result<Commit, StoreError>)>,
 }
 
-impl Transaction for Put {
+impl RetriableTransaction for Put {
     fn prepare(&mut self, tx: &mut Tx<'_>) -> Result<(), Abort> {
         tx.put(self.tree, &self.number.to_be_bytes(), &value(self.number));
         Ok(())
     }
 
-    fn finish(self: Box<Self>, outcome: Result<Commit, Error>) {
+    fn finish(self: Box<Self>, outcome: Result<Commit, StoreError>) {
         let _ = self.told.send((self.number, outcome));
     }
 }
@@ -235,7 +235,7 @@ fn check_submitters(arm: impl Fn(&Panics)) {
     for (number, outcome) in heard {
         match outcome {
             Ok(_) => acknowledged.push(number),
-            Err(Error::Unknown(_) | Error::Poisoned) => others.push(number),
+            Err(StoreError::Unknown(_) | StoreError::Poisoned) => others.push(number),
             Err(error) => panic!("{error:?}"),
         }
     }
@@ -261,7 +261,7 @@ fn a_lone_caller_whose_commit_panics_hears_that_nobody_knows() {
     put(&store, tree, 1).unwrap();
     panics.log_write.store(0, Ordering::Relaxed);
     let outcome = put(&store, tree, 2);
-    assert!(matches!(outcome, Err(Error::Unknown(_))), "{outcome:?}");
+    assert!(matches!(outcome, Err(StoreError::Unknown(_))), "{outcome:?}");
     assert!(!has(&store, tree, 2));
     check_stopped(directory.path(), store, tree, &[1], &[2]);
 }
@@ -272,7 +272,7 @@ fn a_panic_of_the_checkpointer_stops_writers_and_loses_nothing() {
     let (store, tree, panics) = open(directory.path());
     panics.tree_write.store(3, Ordering::Relaxed);
     let (refused, error) = put_until_refused(&store, tree, 0);
-    assert!(matches!(error, Error::Poisoned), "{error:?}");
+    assert!(matches!(error, StoreError::Poisoned), "{error:?}");
     check_stopped(directory.path(), store, tree, &(0..refused).collect::<Vec<_>>(), &[refused]);
 }
 
@@ -284,7 +284,7 @@ fn who_waits_for_a_checkpoint_that_panics_hears_of_it() {
     panics.tree_write.store(0, Ordering::Relaxed);
     let waiting = store.clone();
     let outcome = in_time("the checkpoint", move || waiting.checkpoint());
-    assert!(matches!(outcome, Err(Error::Poisoned)), "{outcome:?}");
+    assert!(matches!(outcome, Err(StoreError::Poisoned)), "{outcome:?}");
     check_stopped(directory.path(), store, tree, &(0..50).collect::<Vec<_>>(), &[]);
 }
 
@@ -294,7 +294,7 @@ fn a_panic_of_the_segment_keeper_stops_writers_and_loses_nothing() {
     let (store, tree, panics) = open(directory.path());
     panics.new_segment.store(0, Ordering::Relaxed);
     let (refused, error) = put_until_refused(&store, tree, 0);
-    assert!(matches!(error, Error::Poisoned), "{error:?}");
+    assert!(matches!(error, StoreError::Poisoned), "{error:?}");
     check_stopped(directory.path(), store, tree, &(0..refused).collect::<Vec<_>>(), &[refused]);
 }
 
@@ -305,7 +305,7 @@ fn a_panic_of_the_thread_that_makes_room_stops_writers_and_loses_nothing() {
     panics.is_room_short.store(true, Ordering::Relaxed);
     panics.free_bytes.store(0, Ordering::Relaxed);
     let (refused, error) = put_until_refused(&store, tree, 0);
-    assert!(matches!(error, Error::Poisoned), "{error:?}");
+    assert!(matches!(error, StoreError::Poisoned), "{error:?}");
     check_stopped(directory.path(), store, tree, &(0..refused).collect::<Vec<_>>(), &[refused]);
 }
 
@@ -317,7 +317,7 @@ fn a_panic_of_the_thread_that_syncs_at_intervals_stops_writers() {
     let (store, tree, panics) = open_with(directory.path(), options);
     panics.log_sync.store(0, Ordering::Relaxed);
     let (refused, error) = put_until_refused(&store, tree, 0);
-    assert!(matches!(error, Error::Poisoned), "{error:?}");
+    assert!(matches!(error, StoreError::Poisoned), "{error:?}");
     check_stopped(directory.path(), store, tree, &(0..refused).collect::<Vec<_>>(), &[refused]);
 }
 
@@ -367,7 +367,7 @@ fn commit_large(
     tree: TreeId,
     panics_while_writers_wait: bool,
     arm: impl FnOnce(),
-) -> std::thread::Result<Result<Commit, Error>> {
+) -> std::thread::Result<Result<Commit, StoreError>> {
     put_all(store, tree, 50);
     let mut large = store.large(1 << 20, &[tree]).unwrap();
     for number in LARGE {
@@ -422,7 +422,7 @@ fn a_panic_of_a_large_transactions_own_code_while_writers_wait_stops_them() {
 
 /// A copy is not part of the store: the store continues, and so does the next copy.
 #[track_caller]
-fn check_backup(copy_write: i64, watch: &mut dyn FnMut(Progress) -> ControlFlow<()>) {
+fn check_backup(copy_write: i64, watch: &mut dyn FnMut(CopyProgress) -> ControlFlow<()>) {
     let [directory, to] = [(); 2].map(|()| tempfile::tempdir().unwrap());
     let (store, tree, _) = open(directory.path());
     put_all(&store, tree, 50);
@@ -462,7 +462,7 @@ fn a_panic_of_the_thread_that_writes_a_builds_pages_is_told_to_the_builder_and_t
     panics.build_write.store(0, Ordering::Relaxed);
     let builder = store.clone();
     let built = in_time("a build", move || build(&builder));
-    assert!(matches!(built, Err(Error::Io { .. })), "{built:?}");
+    assert!(matches!(built, Err(StoreError::Io { .. })), "{built:?}");
     assert!(panics.build_write.load(Ordering::Relaxed) < 0, "it has come");
     assert!(!store.stats().is_poisoned);
     let builder = store.clone();

@@ -5,10 +5,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::faulty_disk::{Faults, faulty};
-use store::{Error, Options, Store, TreeId, Tx};
+use store::{Store, StoreError, StoreOptions, TreeId, Tx};
 
-fn options() -> Options {
-    let mut options = Options::default();
+fn options() -> StoreOptions {
+    let mut options = StoreOptions::default();
     options.memtable_bytes = 256 * 1024;
     options.log_segment_bytes = 256 * 1024;
     options.map_bytes = 1 << 30;
@@ -22,7 +22,7 @@ fn open(directory: &Path) -> (Store, TreeId, Arc<Faults>) {
     (store, tree, faults)
 }
 
-fn put(store: &Store, tree: TreeId, number: u32) -> Result<(), Error> {
+fn put(store: &Store, tree: TreeId, number: u32) -> Result<(), StoreError> {
     let change = &mut |tx: &mut Tx<'_>| {
         tx.put(tree, &number.to_be_bytes(), &number.to_le_bytes().repeat(100));
         Ok(())
@@ -55,15 +55,15 @@ fn check_poisoned(fail: impl Fn(&Faults) -> &AtomicBool) {
     (1..=20).for_each(|number| put(&store, tree, number).unwrap());
     let (commits, groups) = counted(&store);
     fail(&faults).store(true, Ordering::Relaxed);
-    assert!(matches!(put(&store, tree, 21), Err(Error::Unknown(_))));
+    assert!(matches!(put(&store, tree, 21), Err(StoreError::Unknown(_))));
     fail(&faults).store(false, Ordering::Relaxed);
     for number in 22..30 {
-        assert!(matches!(put(&store, tree, number), Err(Error::Poisoned)));
+        assert!(matches!(put(&store, tree, number), Err(StoreError::Poisoned)));
     }
     assert_eq!(counted(&store), (commits, groups), "a batch whose write failed has committed nothing");
     assert!((1..=20).all(|number| has(&store, tree, number)));
     assert!((21..30).all(|number| !has(&store, tree, number)));
-    assert!(matches!(store.checkpoint(), Err(Error::Poisoned)));
+    assert!(matches!(store.checkpoint(), Err(StoreError::Poisoned)));
     assert!(store.stats().is_poisoned);
     drop(store);
     let (store, tree, _) = open(directory.path());
@@ -90,7 +90,7 @@ fn a_failed_sync_of_the_tree_stops_writes_and_loses_nothing() {
     faults.tree_syncs_fail.store(true, Ordering::Relaxed);
     assert!(store.checkpoint().is_err());
     faults.tree_syncs_fail.store(false, Ordering::Relaxed);
-    assert!(matches!(put(&store, tree, 51), Err(Error::Poisoned)));
+    assert!(matches!(put(&store, tree, 51), Err(StoreError::Poisoned)));
     assert!((1..=50).all(|number| has(&store, tree, number)));
     drop(store);
     let (store, tree, _) = open(directory.path());
@@ -107,7 +107,7 @@ fn a_sync_that_fails_for_want_of_space_is_a_failed_sync() {
     faults.tree_syncs_want_space.store(true, Ordering::Relaxed);
     assert!(store.checkpoint().is_err());
     faults.tree_syncs_want_space.store(false, Ordering::Relaxed);
-    assert!(matches!(put(&store, tree, 51), Err(Error::Poisoned)));
+    assert!(matches!(put(&store, tree, 51), Err(StoreError::Poisoned)));
     assert!(store.stats().is_poisoned);
     drop(store);
     let (store, tree, _) = open(directory.path());

@@ -7,7 +7,9 @@ use std::sync::{Arc, mpsc};
 use crate::folding::{self, number, options};
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
-use store::{Abort, Commit, Direction, Error, Fold, Folded, Further, KeyRange, Store, Submit, Transaction};
+use store::{
+    Abort, Commit, Direction, Fold, Folded, Further, KeyRange, RetriableTransaction, Store, StoreError, Submit,
+};
 use store::{TreeId, Tx};
 
 /// Values are numbers. An addition to a key of `counts` also goes to `totals`, always to one key. A count of zero is
@@ -69,7 +71,7 @@ fn open(directory: tempfile::TempDir) -> Bench {
 
 impl Bench {
     /// Adds a number to a count, and puts an item that represents it.
-    fn add(&self, item: u32, key: &[u8], by: i64) -> Result<(), Error> {
+    fn add(&self, item: u32, key: &[u8], by: i64) -> Result<(), StoreError> {
         let change = &mut |tx: &mut Tx<'_>| {
             tx.put(self.items, &item.to_be_bytes(), &by.to_le_bytes());
             tx.fold(self.counts, key, &by.to_le_bytes());
@@ -228,9 +230,9 @@ fn a_refused_fold_undoes_the_whole_transaction() {
         assert_eq!(bench.number(bench.items, b"never"), None);
         error
     };
-    assert!(matches!(check(&[(b"k", 1), (b"other", 2), (b"k", -7)]), Error::Refused { why: "less than nothing" }));
-    assert!(matches!(check(&[(b"k", 2), (b"other", PANIC)]), Error::Aborted));
-    assert!(matches!(check(&[(b"k", 2), (&[0; 2000], 1)]), Error::Limit { what: "key", .. }));
+    assert!(matches!(check(&[(b"k", 1), (b"other", 2), (b"k", -7)]), StoreError::Refused { why: "less than nothing" }));
+    assert!(matches!(check(&[(b"k", 2), (b"other", PANIC)]), StoreError::Aborted));
+    assert!(matches!(check(&[(b"k", 2), (&[0; 2000], 1)]), StoreError::Limit { what: "key", .. }));
     let before = bench.store.stats().version;
     bench.add(1, b"k", 0).unwrap();
     assert_eq!(bench.store.stats().version, before + 1, "what stays as it was is put");
@@ -243,10 +245,10 @@ struct Adding {
     trees: [TreeId; 2],
     item: u32,
     folds: Vec<(u32, i64)>,
-    outcome: mpsc::Sender<Result<Commit, Error>>,
+    outcome: mpsc::Sender<Result<Commit, StoreError>>,
 }
 
-impl Transaction for Adding {
+impl RetriableTransaction for Adding {
     fn prepare(&mut self, tx: &mut Tx<'_>) -> Result<(), Abort> {
         let [items, counts] = self.trees;
         let sum: i64 = self.folds.iter().map(|(_, by)| by).sum();
@@ -255,7 +257,7 @@ impl Transaction for Adding {
         Ok(())
     }
 
-    fn finish(self: Box<Self>, outcome: Result<Commit, Error>) {
+    fn finish(self: Box<Self>, outcome: Result<Commit, StoreError>) {
         self.outcome.send(outcome).unwrap();
     }
 }
@@ -274,7 +276,7 @@ fn a_refused_fold_leaves_the_other_transactions_of_its_batch_alone() {
         assert!(matches!(bench.store.submit(&reader, Box::new(adding)), Submit::Queued));
     }
     let outcomes: Vec<_> = outcomes.iter().take(TRANSACTIONS as usize).collect();
-    let refused = outcomes.iter().filter(|outcome| matches!(outcome, Err(Error::Refused { .. }))).count();
+    let refused = outcomes.iter().filter(|outcome| matches!(outcome, Err(StoreError::Refused { .. }))).count();
     assert_eq!(outcomes.iter().filter(|outcome| outcome.is_ok()).count(), TRANSACTIONS as usize - refused);
     assert_eq!(refused, TRANSACTIONS as usize / 3);
     bench.check_sums(3 * i64::from(TRANSACTIONS) * 2 / 3);
@@ -293,13 +295,13 @@ fn a_tree_that_is_folded_into_is_neither_read_nor_changed_otherwise_in_that_tran
     };
     let refused = "it reads a tree into which it has folded";
     let read = check(&mut |tx| {
-        assert!(matches!(tx.get(bench.counts, b"k"), Err(Error::Refused { why }) if why == refused));
-        assert!(matches!(tx.first(bench.counts, KeyRange::ALL), Err(Error::Refused { why }) if why == refused));
+        assert!(matches!(tx.get(bench.counts, b"k"), Err(StoreError::Refused { why }) if why == refused));
+        assert!(matches!(tx.first(bench.counts, KeyRange::ALL), Err(StoreError::Refused { why }) if why == refused));
     });
     assert!(read.is_ok());
-    assert!(matches!(check(&mut |tx| tx.put(bench.counts, b"other", &[0; 8])), Err(Error::Refused { .. })));
-    assert!(matches!(check(&mut |tx| tx.delete(bench.counts, b"other")), Err(Error::Refused { .. })));
-    assert!(matches!(check(&mut |tx| tx.delete_range(bench.counts, KeyRange::ALL)), Err(Error::Refused { .. })));
+    assert!(matches!(check(&mut |tx| tx.put(bench.counts, b"other", &[0; 8])), Err(StoreError::Refused { .. })));
+    assert!(matches!(check(&mut |tx| tx.delete(bench.counts, b"other")), Err(StoreError::Refused { .. })));
+    assert!(matches!(check(&mut |tx| tx.delete_range(bench.counts, KeyRange::ALL)), Err(StoreError::Refused { .. })));
     assert_eq!(bench.number(bench.counts, b"k"), Some(1));
 }
 
@@ -312,7 +314,7 @@ fn nothing_is_folded_before_it_is_said_how() {
         tx.fold(tree, b"k", b"operand");
         Ok(())
     });
-    assert!(matches!(refused, Err(Error::Refused { .. })));
+    assert!(matches!(refused, Err(StoreError::Refused { .. })));
 }
 
 /// Makes a value with as many bytes as the operand says, plus the existing ones.
@@ -349,7 +351,7 @@ fn values_that_grow_past_what_a_transaction_may_have_are_refused_and_the_rest_go
         });
         match done {
             Ok(_) => lengths[key] += by,
-            Err(Error::Limit { .. }) => {
+            Err(StoreError::Limit { .. }) => {
                 refused += 1;
                 bench
                     .store

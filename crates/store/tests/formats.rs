@@ -6,7 +6,7 @@
 use std::ops::{Bound, ControlFlow};
 use std::path::Path;
 
-use store::{Direction, Error, KeyRange, Options, Reader, Store, TreeId};
+use store::{Direction, KeyRange, Reader, Store, StoreError, StoreOptions, TreeId};
 
 const BLOCK: usize = 4096;
 /// Offset of the format in a meta page.
@@ -34,7 +34,7 @@ fn unpack(format: &str, into: &Path) {
 }
 
 fn open(path: &Path) -> Store {
-    let mut options = Options::default();
+    let mut options = StoreOptions::default();
     options.memtable_bytes = 256 * 1024;
     options.log_segment_bytes = 64 * 1024;
     options.map_bytes = 1 << 30;
@@ -124,6 +124,6 @@ fn a_meta_page_of_a_later_format_is_refused_also_beside_one_that_is_known() {
     let crc = crc32c::crc32c(&page[4..]);
     page[..4].copy_from_slice(&crc.to_le_bytes());
     std::fs::write(&path, bytes).unwrap();
-    let refused = Store::open(directory.path(), Options::default()).err();
-    assert!(matches!(refused, Some(Error::Format { found: 3, supported: 2 })), "{refused:?}");
+    let refused = Store::open(directory.path(), StoreOptions::default()).err();
+    assert!(matches!(refused, Some(StoreError::Format { found: 3, supported: 2 })), "{refused:?}");
 }

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use crate::faulty_disk::{Faults, faulty};
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
-use store::{Direction, Durability, Error, KeyRange, Options, Store, TreeId, Tx};
+use store::{Direction, Durability, KeyRange, Store, StoreError, StoreOptions, TreeId, Tx};
 
 /// Steps in which the room is varied: a few pages, so that growth fails everywhere.
 const ROOM_STEP: i64 = 150_000;
@@ -24,8 +24,8 @@ const PATIENCE: Duration = Duration::from_secs(20);
 
 type Model = BTreeMap<u32, Vec<u8>>;
 
-fn options() -> Options {
-    let mut options = Options::default();
+fn options() -> StoreOptions {
+    let mut options = StoreOptions::default();
     // A memtable touches more pages than are granted ahead, so that an underestimated need shows.
     options.memtable_bytes = 1 << 20;
     options.log_segment_bytes = 1 << 20;
@@ -44,7 +44,7 @@ fn open(directory: &Path, room: i64) -> (Store, TreeId, Arc<Faults>) {
 }
 
 /// Inserts, updates that grow, deletions; now and then an overflow value.
-fn change(store: &Store, tree: TreeId, model: &mut Model, rng: &mut SmallRng) -> Result<(), Error> {
+fn change(store: &Store, tree: TreeId, model: &mut Model, rng: &mut SmallRng) -> Result<(), StoreError> {
     let key = rng.random_range(0..2 * (ROWS + model.len() as u32));
     let value = match rng.random_range(0..10) {
         0 => None,
@@ -87,7 +87,7 @@ fn fill(store: &Store, tree: TreeId, model: &mut Model, rng: &mut SmallRng, cont
     for _ in 0..100_000 {
         match change(store, tree, model, rng) {
             Ok(()) => {}
-            Err(Error::Full) => refused += 1,
+            Err(StoreError::Full) => refused += 1,
             Err(other) => panic!("{context}: {other:?}"),
         }
         // One value that finds no stretch of free pages does not mean a full disk.
@@ -103,7 +103,7 @@ fn fill(store: &Store, tree: TreeId, model: &mut Model, rng: &mut SmallRng, cont
 fn check_writes_go_on(store: &Store, tree: TreeId, model: &mut Model, rng: &mut SmallRng, context: &str) {
     let began = Instant::now();
     while let Err(error) = change(store, tree, model, rng) {
-        assert!(matches!(error, Error::Full), "{context}: {error:?}");
+        assert!(matches!(error, StoreError::Full), "{context}: {error:?}");
         assert!(began.elapsed() < PATIENCE, "{context}: still refused");
         std::thread::sleep(Duration::from_millis(5));
     }
@@ -220,7 +220,7 @@ fn put_until_full(store: &Store, tree: TreeId, first: u32, bytes: usize) -> u32 
     0
 }
 
-fn put(store: &Store, tree: TreeId, key: u32, bytes: usize) -> Result<(), Error> {
+fn put(store: &Store, tree: TreeId, key: u32, bytes: usize) -> Result<(), StoreError> {
     let value = vec![key as u8; bytes];
     let put = &mut |tx: &mut Tx<'_>| {
         tx.put(tree, &key.to_be_bytes(), &value);
@@ -233,7 +233,7 @@ fn put(store: &Store, tree: TreeId, key: u32, bytes: usize) -> Result<(), Error>
 fn put_in_the_end(store: &Store, tree: TreeId, key: u32, bytes: usize) -> bool {
     let began = Instant::now();
     while let Err(error) = put(store, tree, key, bytes) {
-        assert!(matches!(error, Error::Full), "key {key}: {error:?}");
+        assert!(matches!(error, StoreError::Full), "key {key}: {error:?}");
         if began.elapsed() > Duration::from_secs(1) {
             return false;
         }
@@ -242,7 +242,7 @@ fn put_in_the_end(store: &Store, tree: TreeId, key: u32, bytes: usize) -> bool {
     true
 }
 
-fn delete(store: &Store, tree: TreeId, key: u32) -> Result<(), Error> {
+fn delete(store: &Store, tree: TreeId, key: u32) -> Result<(), StoreError> {
     let delete = &mut |tx: &mut Tx<'_>| {
         tx.delete(tree, &key.to_be_bytes());
         Ok(())
@@ -311,7 +311,7 @@ fn a_value_that_finds_no_stretch_is_refused_and_others_are_not() {
         match put(&store, tree, next, 100_000) {
             // A checkpoint has ended since, and freed a stretch.
             Ok(()) => next += 1,
-            Err(Error::Full) => {
+            Err(StoreError::Full) => {
                 assert!(!store.stats().is_full, "round {round}: one value is not the disk");
                 put(&store, tree, 2 * round, 2000).unwrap_or_else(|error| panic!("round {round}: {error}"));
                 round += 1;
@@ -337,7 +337,7 @@ fn a_full_disk_can_be_emptied_by_deletions_alone() {
     check(&store, tree, &Model::new(), "empty");
     let began = Instant::now();
     while let Err(error) = put(&store, tree, 0, 2000) {
-        assert!(matches!(error, Error::Full) && began.elapsed() < PATIENCE, "{error:?}");
+        assert!(matches!(error, StoreError::Full) && began.elapsed() < PATIENCE, "{error:?}");
         std::thread::sleep(Duration::from_millis(5));
     }
     assert!(put_until_full(&store, tree, 1, 2000) > before * 3 / 4);

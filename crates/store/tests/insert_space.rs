@@ -2,12 +2,12 @@
 
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
-use store::{Durability, Options, Store};
+use store::{Durability, Store, StoreOptions};
 
 /// Inserts this many documents in random order, with a memtable of a fifth of them; returns file pages for each used one.
 fn pages_for_each_live(key_bytes: usize, value_bytes: usize, count: usize) -> f64 {
     let directory = tempfile::tempdir().unwrap();
-    let mut options = Options::default();
+    let mut options = StoreOptions::default();
     options.durability = Durability::None;
     options.memtable_bytes = (count / 5 * (key_bytes + value_bytes)).max(1 << 20);
     options.map_bytes = 1 << 32;

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use store::{Abort, Options, Store, TreeId, Tx};
+use store::{Abort, Store, StoreOptions, TreeId, Tx};
 
 const WRITERS: u8 = 4;
 const ROUNDS: u32 = 12;
@@ -15,8 +15,8 @@ const ROUNDS: u32 = 12;
 const TIME: Duration = Duration::from_secs(10);
 const DIRECTORY: &str = "STORE_KILL_TEST_DIRECTORY";
 
-fn options() -> Options {
-    let mut options = Options::default();
+fn options() -> StoreOptions {
+    let mut options = StoreOptions::default();
     // Small, so that most kills hit a checkpoint or a change of segments.
     options.memtable_bytes = 256 * 1024;
     options.log_segment_bytes = 128 * 1024;

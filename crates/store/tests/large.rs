@@ -13,15 +13,15 @@ use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 use store::disk::{Disk, MemoryDisk};
 use store::{
-    Abort, Changed, Direction, Error, Fold, Folded, Further, KeyRange, LargeTx, Operand, Options, Reader, Revise,
-    Store, TreeId, Tx,
+    Abort, Changed, Direction, Fold, Folded, Further, KeyRange, LargeTx, Operand, Reader, Revise, Store, StoreError,
+    StoreOptions, TreeId, Tx,
 };
 
 /// Rows that a large transaction changes.
 const ROWS: u32 = 3000;
 
-fn options() -> Options {
-    let mut options = Options::default();
+fn options() -> StoreOptions {
+    let mut options = StoreOptions::default();
     options.memtable_bytes = 256 << 10;
     options.log_segment_bytes = 512 << 10;
     options.map_bytes = 1 << 30;
@@ -103,7 +103,7 @@ impl<'s> Pass<'s> {
         Pass { reader, trees, rounds: 0, revised: 0 }
     }
 
-    fn one(&self, tx: &mut LargeTx, key: &[u8], row: Row) -> Result<(), Error> {
+    fn one(&self, tx: &mut LargeTx, key: &[u8], row: Row) -> Result<(), StoreError> {
         // Its earlier version of the row is undone.
         if let Some(Some(own)) = tx.get(self.trees.rows, key) {
             let own = Row::of(own);
@@ -115,7 +115,7 @@ impl<'s> Pass<'s> {
         tx.put(self.trees.by_seen, &seen_key(new.seen, key), b"")
     }
 
-    fn all(&self, tx: &mut LargeTx) -> Result<(), Error> {
+    fn all(&self, tx: &mut LargeTx) -> Result<(), StoreError> {
         let snapshot = self.reader.snapshot();
         let mut failure = None;
         snapshot.scan(self.trees.rows, KeyRange::ALL, Direction::Forward, &mut |key, value| {
@@ -145,7 +145,7 @@ impl Revise for Pass<'_> {
     }
 }
 
-fn pass(store: &Store, trees: Trees) -> Result<usize, Error> {
+fn pass(store: &Store, trees: Trees) -> Result<usize, StoreError> {
     let reader = store.reader().unwrap();
     let mut tx = store.large(64 << 20, &[trees.rows])?;
     let mut pass = Pass::new(&reader, trees);
@@ -239,7 +239,7 @@ fn what_others_write_meanwhile_is_neither_lost_nor_passed_over() {
         while (passes < 12 || revised == 0) && Instant::now() < until {
             match pass(store, trees) {
                 Ok(again) => (passes, revised) = (passes + 1, revised + again),
-                Err(Error::Busy) => {}
+                Err(StoreError::Busy) => {}
                 Err(error) => panic!("{error}"),
             }
         }
@@ -278,17 +278,17 @@ fn one_that_refuses_itself_leaves_nothing_and_the_next_one_works() {
     fill(&store, trees);
     let reader = store.reader().unwrap();
     let mut tx = store.large(64 << 20, &[trees.rows]).unwrap();
-    assert!(matches!(store.large(1 << 20, &[]), Err(Error::Busy)), "one at a time");
+    assert!(matches!(store.large(1 << 20, &[]), Err(StoreError::Busy)), "one at a time");
     let pass_of = Pass::new(&reader, trees);
     pass_of.all(&mut tx).unwrap();
     add(&store, trees, 9);
     let mut meddling = Meddling { pass: pass_of, meddle: |_: &mut LargeTx| Err(Abort), operands: Vec::new() };
-    assert!(matches!(tx.commit(&mut meddling), Err(Error::Aborted)));
+    assert!(matches!(tx.commit(&mut meddling), Err(StoreError::Aborted)));
     assert_eq!(check(&store, trees, 0), 1);
     // One that is too large reports it, and one whose ranges others delete gives up.
     let mut tx = store.large(1 << 20, &[]).unwrap();
     let too_large = (0..ROWS).find_map(|key| tx.put(trees.rows, &key.to_be_bytes(), &[1; 1000]).err());
-    assert!(matches!(too_large, Some(Error::Limit { limit: 1_048_576, .. })), "{too_large:?}");
+    assert!(matches!(too_large, Some(StoreError::Limit { limit: 1_048_576, .. })), "{too_large:?}");
     drop(tx);
     let mut tx = store.large(64 << 20, &[trees.rows]).unwrap();
     Pass::new(&reader, trees).all(&mut tx).unwrap();
@@ -299,7 +299,7 @@ fn one_that_refuses_itself_leaves_nothing_and_the_next_one_works() {
             Ok(())
         })
         .unwrap();
-    assert!(matches!(tx.commit(&mut Pass::new(&reader, trees)), Err(Error::Busy)));
+    assert!(matches!(tx.commit(&mut Pass::new(&reader, trees)), Err(StoreError::Busy)));
     store.checkpoint().unwrap();
     pass(&store, trees).unwrap();
     assert_eq!(check(&store, trees, 1), 1);
@@ -421,7 +421,7 @@ fn power_that_fails_leaves_all_of_it_or_nothing() {
     // Acknowledged adds, started passes, and acknowledged passes.
     let work = |disk: Arc<SimulatedDisk>| {
         let (mut adds, mut begun, mut passes) = (0, 0, 0);
-        let result = (|| -> Result<(), Error> {
+        let result = (|| -> Result<(), StoreError> {
             let (store, _) = Store::open_on(disk, options())?;
             let trees = Trees { rows: store.tree("rows")?, by_seen: store.tree("by seen")? };
             let reader = store.reader()?;

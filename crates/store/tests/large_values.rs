@@ -3,12 +3,12 @@
 use std::ops::ControlFlow;
 use std::path::Path;
 
-use store::{Direction, Error, KeyRange, Options, Store, TreeId, Tx};
+use store::{Direction, KeyRange, Store, StoreError, StoreOptions, TreeId, Tx};
 
 const LARGEST: usize = 64 << 20;
 
-fn options(memtable: usize, segment: u64) -> Options {
-    let mut options = Options::default();
+fn options(memtable: usize, segment: u64) -> StoreOptions {
+    let mut options = StoreOptions::default();
     options.memtable_bytes = memtable;
     options.log_segment_bytes = segment;
     options.map_bytes = 4 << 30;
@@ -24,7 +24,7 @@ fn value(len: usize, seed: u8) -> Vec<u8> {
     (0..len).map(|at| (at / 4096 * 7) as u8 ^ at as u8 ^ seed).collect()
 }
 
-fn put(store: &Store, tree: TreeId, key: &[u8], value: &[u8]) -> Result<store::Commit, Error> {
+fn put(store: &Store, tree: TreeId, key: &[u8], value: &[u8]) -> Result<store::Commit, StoreError> {
     store.commit(&mut |tx: &mut Tx<'_>| {
         tx.put(tree, key, value);
         Ok(())
@@ -78,12 +78,14 @@ fn a_value_of_64_mb_survives_recovery_checkpoints_updates_and_goes() {
 }
 
 #[track_caller]
-fn check_refused(options: Options, len: usize, what: &str, limit: u64) {
+fn check_refused(options: StoreOptions, len: usize, what: &str, limit: u64) {
     let directory = tempfile::tempdir().unwrap();
     let (store, _) = Store::open(directory.path(), options).unwrap();
     let tree = store.tree("t").unwrap();
     match put(&store, tree, b"k", &vec![1; len]) {
-        Err(error @ Error::Limit { .. }) => assert_eq!(error.to_string(), format!("{what} over the limit of {limit}")),
+        Err(error @ StoreError::Limit { .. }) => {
+            assert_eq!(error.to_string(), format!("{what} over the limit of {limit}"))
+        }
         outcome => panic!("{outcome:?}"),
     }
     check(&store, tree, b"k", None);
@@ -121,7 +123,7 @@ fn a_reader_that_leaves_long_checksums_to_others_is_refused_a_long_value_until_i
             false
         }
         Err(error) => {
-            assert!(matches!(error, Error::NotInMemory), "{error:?}");
+            assert!(matches!(error, StoreError::NotInMemory), "{error:?}");
             true
         }
     };
@@ -132,12 +134,13 @@ fn a_reader_that_leaves_long_checksums_to_others_is_refused_a_long_value_until_i
             ControlFlow::Continue(())
         };
         let scanned = reader.snapshot().scan(tree, KeyRange::ALL, Direction::Forward, visit);
-        (entries, matches!(scanned, Err(Error::NotInMemory)))
+        (entries, matches!(scanned, Err(StoreError::NotInMemory)))
     };
     let scan_leaves = || {
         let mut refused = 0;
         let visit = &mut |entries: &store::Entries<'_>| {
-            refused += (0..entries.len()).filter(|at| matches!(entries.value(*at), Err(Error::NotInMemory))).count();
+            refused +=
+                (0..entries.len()).filter(|at| matches!(entries.value(*at), Err(StoreError::NotInMemory))).count();
             ControlFlow::Continue(())
         };
         assert!(loops.snapshot().scan_leaves(tree, KeyRange::ALL, Direction::Forward, visit).unwrap());

@@ -2,7 +2,7 @@
 
 use std::ops::{Bound, ControlFlow};
 
-use store::{Direction, KeyRange, Options, Snapshot, Store, TreeId};
+use store::{Direction, KeyRange, Store, StoreOptions, StoreSnapshot, TreeId};
 
 const KEYS: u32 = 2_000;
 
@@ -22,7 +22,7 @@ fn value(number: u32) -> Vec<u8> {
 
 fn filled(places_bytes: usize) -> (tempfile::TempDir, Store, TreeId) {
     let dir = tempfile::tempdir().expect("a folder");
-    let mut options = Options::default();
+    let mut options = StoreOptions::default();
     options.places_bytes = places_bytes;
     let (store, _) = Store::open(dir.path(), options).expect("opened");
     let tree = store.tree("one").expect("a tree");
@@ -38,7 +38,13 @@ fn filled(places_bytes: usize) -> (tempfile::TempDir, Store, TreeId) {
     (dir, store, tree)
 }
 
-fn scanned(snapshot: &Snapshot<'_>, tree: TreeId, range: KeyRange<'_>, direction: Direction, limit: usize) -> Pairs {
+fn scanned(
+    snapshot: &StoreSnapshot<'_>,
+    tree: TreeId,
+    range: KeyRange<'_>,
+    direction: Direction,
+    limit: usize,
+) -> Pairs {
     let mut pairs = Pairs::new();
     let visit = &mut |key: &[u8], value: &[u8]| {
         pairs.push((key.to_vec(), value.to_vec()));
@@ -50,7 +56,7 @@ fn scanned(snapshot: &Snapshot<'_>, tree: TreeId, range: KeyRange<'_>, direction
 
 /// The same by leaves, if the range allows it.
 fn by_leaves(
-    snapshot: &Snapshot<'_>,
+    snapshot: &StoreSnapshot<'_>,
     tree: TreeId,
     range: KeyRange<'_>,
     direction: Direction,
@@ -74,7 +80,7 @@ fn by_leaves(
 }
 
 #[track_caller]
-fn check(snapshot: &Snapshot<'_>, tree: TreeId, from: Bound<&[u8]>, to: Bound<&[u8]>) {
+fn check(snapshot: &StoreSnapshot<'_>, tree: TreeId, from: Bound<&[u8]>, to: Bound<&[u8]>) {
     for direction in [Direction::Forward, Direction::Backward] {
         for limit in [usize::MAX, 1, 40] {
             let range = KeyRange { from, to };
@@ -126,7 +132,7 @@ fn a_range_with_changes_is_merged_with_them() {
     });
     commit.expect("committed");
     let after = reader.snapshot();
-    let counted = |snapshot: &Snapshot<'_>, low: u32, high: u32| {
+    let counted = |snapshot: &StoreSnapshot<'_>, low: u32, high: u32| {
         let (low, high) = (key(low), key(high));
         let range = KeyRange { from: Bound::Included(&low), to: Bound::Excluded(&high) };
         by_leaves(snapshot, tree, range, Direction::Forward, usize::MAX).map(|pairs| pairs.len())
@@ -144,7 +150,7 @@ fn a_range_with_changes_is_merged_with_them() {
             check(snapshot, tree, Bound::Unbounded, Bound::Excluded(&high));
         }
     }
-    let all = |snapshot: &Snapshot<'_>| by_leaves(snapshot, tree, KeyRange::ALL, Direction::Backward, usize::MAX);
+    let all = |snapshot: &StoreSnapshot<'_>| by_leaves(snapshot, tree, KeyRange::ALL, Direction::Backward, usize::MAX);
     let (old, new) = (all(&before), all(&after));
     // Both snapshots keep their leaves while a checkpoint splits, empties and replaces them.
     store.checkpoint().expect("a checkpoint");

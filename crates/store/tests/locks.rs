@@ -2,25 +2,25 @@
 
 #![allow(clippy::unwrap_used)] // Tests: a failed step is a failed test.
 
-use store::{Error, Options, Store};
+use store::{Store, StoreError, StoreOptions};
 
 #[test]
 fn a_store_that_is_open_is_not_opened_again_when_its_lock_file_is_deleted() {
     let directory = tempfile::tempdir().unwrap();
-    let open = || Store::open(directory.path(), Options::default()).map(|(store, _)| store);
+    let open = || Store::open(directory.path(), StoreOptions::default()).map(|(store, _)| store);
     // Just created, and opened later.
     for _ in 0..2 {
         let store = open().unwrap();
         store.tree("t").unwrap();
-        assert!(matches!(open(), Err(Error::Locked)));
+        assert!(matches!(open(), Err(StoreError::Locked)));
         std::fs::remove_file(directory.path().join("lock")).unwrap();
-        assert!(matches!(open(), Err(Error::Locked)));
+        assert!(matches!(open(), Err(StoreError::Locked)));
         std::fs::remove_file(directory.path().join("lock")).unwrap();
         // Nor can it be examined, restored from, or compacted while it is open.
-        assert!(matches!(Store::examine(directory.path()), Err(Error::Locked)));
+        assert!(matches!(Store::examine(directory.path()), Err(StoreError::Locked)));
         let target = tempfile::tempdir().unwrap();
         let restored = Store::restore(directory.path(), target.path(), &mut |_| std::ops::ControlFlow::Continue(()));
-        assert!(matches!(restored, Err(Error::Locked)));
+        assert!(matches!(restored, Err(StoreError::Locked)));
         drop(store);
     }
     drop(open().unwrap());
@@ -30,7 +30,7 @@ fn a_store_that_is_open_is_not_opened_again_when_its_lock_file_is_deleted() {
 #[test]
 fn a_store_is_examined_in_a_folder_that_can_only_be_read() {
     let directory = tempfile::tempdir().unwrap();
-    drop(Store::open(directory.path(), Options::default()).unwrap());
+    drop(Store::open(directory.path(), StoreOptions::default()).unwrap());
     std::fs::remove_file(directory.path().join("lock")).unwrap();
     for name in std::fs::read_dir(directory.path()).unwrap() {
         let path = name.unwrap().path();

@@ -7,7 +7,7 @@ use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use store::{Direction, Error, KeyRange, Options, Reader, Store, TreeId, Tx};
+use store::{Direction, KeyRange, Reader, Store, StoreError, StoreOptions, TreeId, Tx};
 
 const ROWS: u32 = 3000;
 
@@ -16,7 +16,7 @@ fn value(number: u32) -> Vec<u8> {
     number.to_le_bytes().repeat(if number.is_multiple_of(10) { 5000 } else { 100 })
 }
 
-fn put(store: &Store, tree: TreeId, number: u32) -> Result<(), Error> {
+fn put(store: &Store, tree: TreeId, number: u32) -> Result<(), StoreError> {
     let change = &mut |tx: &mut Tx<'_>| {
         tx.put(tree, &number.to_be_bytes(), &value(number));
         Ok(())
@@ -26,7 +26,7 @@ fn put(store: &Store, tree: TreeId, number: u32) -> Result<(), Error> {
 
 /// A store whose rows are all in its tree file.
 fn filled(directory: &Path) -> (Store, TreeId) {
-    let (store, _) = Store::open(directory, Options::default()).unwrap();
+    let (store, _) = Store::open(directory, StoreOptions::default()).unwrap();
     let tree = store.tree("t").unwrap();
     (0..ROWS).for_each(|number| put(&store, tree, number).unwrap());
     store.checkpoint().unwrap();
@@ -41,7 +41,7 @@ fn cut(directory: &Path, hundredths: u64) {
 }
 
 /// Reads a row: a checked copy, or the error.
-fn read(reader: &Reader, tree: TreeId, number: u32) -> Result<Option<Vec<u8>>, Error> {
+fn read(reader: &Reader, tree: TreeId, number: u32) -> Result<Option<Vec<u8>>, StoreError> {
     let snapshot = reader.snapshot();
     let found = snapshot.get(tree, &number.to_be_bytes())?.map(|value| value.to_vec());
     snapshot.check()?;
@@ -55,7 +55,7 @@ fn check_reads(reader: &Reader, tree: TreeId) -> u32 {
     for number in (0..ROWS).chain((0..ROWS).rev()) {
         match read(reader, tree, number) {
             Ok(found) => assert!(found == Some(value(number)), "row {number} is wrong"),
-            Err(Error::Io { .. } | Error::Corrupt { .. }) => failed += 1,
+            Err(StoreError::Io { .. } | StoreError::Corrupt { .. }) => failed += 1,
             Err(other) => panic!("row {number}: {other:?}"),
         }
     }

@@ -1,13 +1,13 @@
 //! The number of memtables is bounded: readers of old states slow down writers, and take no more memory.
 
-use store::{Error, Options, Store, TreeId};
+use store::{Store, StoreError, StoreOptions, TreeId};
 
 const MEMTABLE_BYTES: usize = 256 * 1024;
 /// Fills about a tenth of a memtable.
 static VALUE: [u8; 24 * 1024] = [7; 24 * 1024];
 
 fn open(directory: &tempfile::TempDir) -> (Store, TreeId) {
-    let mut options = Options::default();
+    let mut options = StoreOptions::default();
     options.memtable_bytes = MEMTABLE_BYTES;
     options.memtables_max = 4;
     options.map_bytes = 1 << 32;
@@ -16,7 +16,7 @@ fn open(directory: &tempfile::TempDir) -> (Store, TreeId) {
     (store, tree)
 }
 
-fn put(store: &Store, tree: TreeId, number: u32) -> Result<(), Error> {
+fn put(store: &Store, tree: TreeId, number: u32) -> Result<(), StoreError> {
     let change = &mut |tx: &mut store::Tx<'_>| {
         tx.put(tree, &number.to_be_bytes(), &VALUE);
         Ok(())
@@ -34,7 +34,7 @@ fn writers_hear_of_too_many_old_states_and_go_on_when_one_is_left() {
             number += 1;
             put(&store, tree, number)?;
         }
-        Ok::<_, Error>(())
+        Ok::<_, StoreError>(())
     };
     fill(2).unwrap();
     let first = store.reader().unwrap();
@@ -50,8 +50,8 @@ fn writers_hear_of_too_many_old_states_and_go_on_when_one_is_left() {
     if third.is_some() {
         refused = fill(8);
     }
-    assert!(matches!(refused, Err(Error::Busy)), "{refused:?}");
-    assert!(matches!(store.checkpoint(), Ok(()) | Err(Error::Busy)));
+    assert!(matches!(refused, Err(StoreError::Busy)), "{refused:?}");
+    assert!(matches!(store.checkpoint(), Ok(()) | Err(StoreError::Busy)));
     drop((second, third));
     fill(4).unwrap();
     drop(first);
@@ -64,8 +64,8 @@ fn writers_hear_of_too_many_old_states_and_go_on_when_one_is_left() {
 #[test]
 fn fewer_than_a_store_needs_are_refused() {
     let directory = tempfile::tempdir().unwrap();
-    let mut options = Options::default();
+    let mut options = StoreOptions::default();
     options.memtables_max = 2;
     let refused = Store::open(directory.path(), options).map(drop);
-    assert!(matches!(refused, Err(Error::Limit { what, .. }) if what.starts_with("memtables_max")), "{refused:?}");
+    assert!(matches!(refused, Err(StoreError::Limit { what, .. }) if what.starts_with("memtables_max")), "{refused:?}");
 }

@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex};
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use proptest::test_runner::{RngAlgorithm, TestRng, TestRunner};
-use store::{Direction, KeyRange, Options, Reader, Snapshot, Store, TreeId, Tx};
+use store::{Direction, KeyRange, Reader, Store, StoreOptions, StoreSnapshot, TreeId, Tx};
 
 type Content = BTreeMap<(u32, Vec<u8>), Vec<u8>>;
 
@@ -63,8 +63,8 @@ fn steps(most: usize) -> impl Strategy<Value = Vec<Step>> {
     proptest::collection::vec(step, 1..most)
 }
 
-fn small() -> Options {
-    let mut options = Options::default();
+fn small() -> StoreOptions {
+    let mut options = StoreOptions::default();
     options.memtable_bytes = 1 << 20;
     options.log_segment_bytes = 512 * 1024;
     options.map_bytes = 1 << 30;
@@ -115,7 +115,7 @@ fn check_range(scan: &mut Scan<'_>, map: &Content, tree: TreeId, range: KeyRange
 }
 
 #[track_caller]
-fn check(snapshot: &Snapshot<'_>, trees: &[TreeId], map: &Content) {
+fn check(snapshot: &StoreSnapshot<'_>, trees: &[TreeId], map: &Content) {
     let (low, high) = (key(40), key(222));
     let (mut end, mut other) = (Vec::new(), Vec::new());
     let ranges = [
@@ -245,7 +245,7 @@ fn read_beside(store: &Store, trees: &[TreeId], versions: &Versions, is_done: &A
     let mut rounds = 0;
     while !is_done.load(Ordering::Relaxed) || rounds == 0 {
         rounds += 1;
-        let snapshots: Vec<Snapshot<'_>> = readers.iter().map(Reader::snapshot).collect();
+        let snapshots: Vec<StoreSnapshot<'_>> = readers.iter().map(Reader::snapshot).collect();
         for snapshot in &snapshots {
             let version = snapshot.version().0;
             // A commit is visible before its writer has recorded it here.

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 
 use crate::hooked_disk::{HookedDisk, Hooks};
 use store::disk::DiskFile;
-use store::{BulkTree, Options, Store, Tx};
+use store::{BulkTree, Store, StoreOptions, Tx};
 
 const VALUE: [u8; 1000] = [b'v'; 1000];
 /// Forty-eight megabytes of leaves.
@@ -35,7 +35,7 @@ impl Hooks for Notes {
 fn open(directory: &Path) -> (Store, Arc<Notes>) {
     let notes = Arc::new(Notes::default());
     let disk = HookedDisk::new(directory, &notes);
-    let (store, _) = Store::open_on(Arc::new(disk), Options::default()).unwrap();
+    let (store, _) = Store::open_on(Arc::new(disk), StoreOptions::default()).unwrap();
     (store, notes)
 }
 

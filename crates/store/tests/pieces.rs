@@ -11,7 +11,7 @@ use crate::hooked_disk::{HookedDisk, Hooks};
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 use store::disk::{DiskFile, SystemDisk};
-use store::{Direction, Durability, Error, KeyRange, Options, Store, TreeId, Tx};
+use store::{Direction, Durability, KeyRange, Store, StoreError, StoreOptions, TreeId, Tx};
 
 const ROWS: u32 = 3200;
 /// Rows changed before a checkpoint: most of a memtable, from all parts of the tree.
@@ -19,8 +19,8 @@ const CHANGES: u32 = 400;
 /// Syncs of one piece.
 const SYNCS: i64 = 2;
 
-fn options() -> Options {
-    let mut options = Options::default();
+fn options() -> StoreOptions {
+    let mut options = StoreOptions::default();
     options.memtable_bytes = 256 * 1024;
     options.log_segment_bytes = 256 * 1024;
     options.map_bytes = 1 << 30;
@@ -119,7 +119,7 @@ fn change(store: &Store, tree: TreeId, revision: u32) {
     }
 }
 
-fn check(snapshot: &store::Snapshot<'_>, tree: TreeId, revision: u32, context: &str) {
+fn check(snapshot: &store::StoreSnapshot<'_>, tree: TreeId, revision: u32, context: &str) {
     let mut next = u32::from(revision > 0);
     let mut visit = |key: &[u8], value: &[u8]| {
         assert_eq!(key, next.to_be_bytes(), "{context}");
@@ -182,13 +182,13 @@ fn a_checkpoint_that_meets_a_full_disk_goes_on_from_the_last_piece() {
                 return;
             }
             // The meta page's write counts as a sync: what reached the disk is unknown.
-            Err(Error::Io { .. } | Error::Poisoned) => {
+            Err(StoreError::Io { .. } | StoreError::Poisoned) => {
                 drop(store);
                 let (store, tree, _) = open(directory.path());
                 store.checkpoint().unwrap();
                 check_store(&store, tree, 1, &context);
             }
-            Err(Error::Full) => {
+            Err(StoreError::Full) => {
                 check_store(&store, tree, 1, &context);
                 let before = plan.seen_syncs.load(Ordering::Relaxed);
                 store.checkpoint().unwrap();
@@ -311,7 +311,7 @@ fn a_log_that_ends_before_what_a_piece_has_taken_is_damage_and_shows_no_part_of_
                 assert_eq!(first, last, "sync {number}: a part of a transaction is shown");
                 assert!(examined.is_clean(), "sync {number}: {examined}");
             }
-            Err(Error::Corrupt { file, what, .. }) => {
+            Err(StoreError::Corrupt { file, what, .. }) => {
                 assert!(file.ends_with(".log") && what.starts_with("the log ends before"), "{file}: {what}");
                 assert!(examined.log_fault.is_some(), "sync {number}: {examined}");
                 refused += 1;

@@ -1,12 +1,12 @@
 //! A reader that never ends: it shows in the stats, keeps its state, and the file grows only by what has changed since.
 
-use store::{Options, Store, TreeId, Tx};
+use store::{Store, StoreOptions, TreeId, Tx};
 
 const ROWS: u32 = 8000;
 const VALUE_BYTES: usize = 400;
 
 fn open(directory: &tempfile::TempDir) -> (Store, TreeId) {
-    let mut options = Options::default();
+    let mut options = StoreOptions::default();
     options.memtable_bytes = 2 << 20;
     options.map_bytes = 1 << 32;
     let (store, _) = Store::open(directory.path(), options).unwrap();

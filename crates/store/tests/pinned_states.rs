@@ -10,7 +10,8 @@ use std::time::{Duration, Instant};
 
 use store::readers::RETIRED_MAX;
 use store::{
-    Abort, Changed, Commit, Error, LargeTx, Operand, Options, Reader, Revise, Store, Submit, Transaction, TreeId, Tx,
+    Abort, Changed, Commit, LargeTx, Operand, Reader, RetriableTransaction, Revise, Store, StoreError, StoreOptions,
+    Submit, TreeId, Tx,
 };
 
 /// A longer wait counts as a hang.
@@ -20,8 +21,8 @@ const VALUE_BYTES: usize = 24 << 10;
 /// More transactions than any memtable takes.
 const MANY: u32 = 60;
 
-fn options() -> Options {
-    let mut options = Options::default();
+fn options() -> StoreOptions {
+    let mut options = StoreOptions::default();
     options.memtable_bytes = 256 << 10;
     options.log_segment_bytes = 128 << 10;
     options.map_bytes = 1 << 32;
@@ -52,7 +53,7 @@ impl Bench {
         Bench { store, tree, loaded, acknowledged: Vec::new(), refused: Vec::new(), next: 0 }
     }
 
-    fn put(&mut self, bytes: usize) -> Result<(), Error> {
+    fn put(&mut self, bytes: usize) -> Result<(), StoreError> {
         let (tree, number) = (self.tree, self.next);
         self.next += 1;
         let put = self.store.commit(&mut |tx| {
@@ -63,14 +64,14 @@ impl Bench {
         put.map(drop)
     }
 
-    fn attach(&self, tree: TreeId) -> Result<(), Error> {
+    fn attach(&self, tree: TreeId) -> Result<(), StoreError> {
         let mut build = self.store.bulk()?;
         build.push(b"key", b"loaded")?;
         self.store.attach(vec![(tree, build)], &[]).map(drop)
     }
 
     /// A large transaction with one key.
-    fn commit_large(&self) -> Result<(), Error> {
+    fn commit_large(&self) -> Result<(), StoreError> {
         let mut large = self.store.large(1 << 20, &[self.tree])?;
         large.put(self.tree, b"large", b"committed")?;
         large.commit(&mut NothingToRevise).map(drop)
@@ -90,7 +91,7 @@ impl Bench {
             self.put(100).unwrap();
             match self.store.checkpoint() {
                 Ok(()) => {}
-                Err(Error::Pinned { states }) => {
+                Err(StoreError::Pinned { states }) => {
                     assert_eq!(states, RETIRED_MAX as u64);
                     return;
                 }
@@ -103,14 +104,14 @@ impl Bench {
     /// Fills the memtable until no other one is available.
     fn use_up_memtable(&mut self) {
         let refused = (0..MANY).find_map(|_| self.put(VALUE_BYTES).err());
-        assert!(matches!(refused, Some(Error::Pinned { .. })), "{refused:?}");
+        assert!(matches!(refused, Some(StoreError::Pinned { .. })), "{refused:?}");
     }
 
     /// A write that needs a memtable; a checkpoint that has not yet noticed that the snapshots are dropped may refuse some.
     fn put_soon(&mut self) {
         let began = Instant::now();
         while let Err(error) = self.put(VALUE_BYTES) {
-            assert!(matches!(error, Error::Pinned { .. }) && began.elapsed() < PATIENCE, "{error}");
+            assert!(matches!(error, StoreError::Pinned { .. }) && began.elapsed() < PATIENCE, "{error}");
         }
     }
 
@@ -231,22 +232,22 @@ fn check_all_states_pinned(is_merge: bool) {
     // There is room in the memtable; then there is none.
     bench.put(100).unwrap();
     bench.use_up_memtable();
-    assert!(matches!(bench.put(VALUE_BYTES), Err(Error::Pinned { .. })));
-    assert!(matches!(bench.store.checkpoint(), Err(Error::Pinned { .. })));
+    assert!(matches!(bench.put(VALUE_BYTES), Err(StoreError::Pinned { .. })));
+    assert!(matches!(bench.store.checkpoint(), Err(StoreError::Pinned { .. })));
     let attached = bench.attach(bench.loaded);
-    assert!(matches!(attached, Err(Error::Pinned { .. })), "{attached:?}");
+    assert!(matches!(attached, Err(StoreError::Pinned { .. })), "{attached:?}");
     let large = bench.commit_large();
-    assert!(matches!(large, Err(Error::Pinned { .. })), "{large:?}");
+    assert!(matches!(large, Err(StoreError::Pinned { .. })), "{large:?}");
     let to = tempfile::tempdir().unwrap();
     let copied = bench.store.backup(to.path(), &mut |_| std::ops::ControlFlow::Continue(()));
-    assert!(matches!(copied, Err(Error::Pinned { .. })), "{copied:?}");
+    assert!(matches!(copied, Err(StoreError::Pinned { .. })), "{copied:?}");
     assert!(!Store::is_in(to.path()));
     asking.check();
     drop(asking);
     assert_eq!(bench.get_loaded(), None);
     bench.check();
     // The snapshots show the same as before.
-    let seen = |snapshot: &store::Snapshot<'_>, number: u32| {
+    let seen = |snapshot: &store::StoreSnapshot<'_>, number: u32| {
         snapshot.get(bench.tree, &number.to_be_bytes()).unwrap().is_some()
     };
     assert!(
@@ -289,22 +290,22 @@ fn a_merge_that_finds_no_place_for_its_state_is_told_and_tried_again() {
 struct Told {
     tree: TreeId,
     number: u32,
-    told: mpsc::Sender<(u32, Result<Commit, Error>)>,
+    told: mpsc::Sender<(u32, Result<Commit, StoreError>)>,
 }
 
-impl Transaction for Told {
+impl RetriableTransaction for Told {
     fn prepare(&mut self, tx: &mut Tx<'_>) -> Result<(), Abort> {
         tx.put(self.tree, &self.number.to_be_bytes(), &value(self.number, VALUE_BYTES));
         Ok(())
     }
 
-    fn finish(self: Box<Self>, outcome: Result<Commit, Error>) {
+    fn finish(self: Box<Self>, outcome: Result<Commit, StoreError>) {
         self.told.send((self.number, outcome)).unwrap();
     }
 }
 
 /// Queues so many writes that they would exceed any patience if each of them waited for the readers.
-fn queue_many(bench: &Bench, reader: &Reader, told: &mpsc::Sender<(u32, Result<Commit, Error>)>) -> u32 {
+fn queue_many(bench: &Bench, reader: &Reader, told: &mpsc::Sender<(u32, Result<Commit, StoreError>)>) -> u32 {
     for number in bench.next..bench.next + 2 * MANY {
         let transaction = Box::new(Told { tree: bench.tree, number, told: told.clone() });
         assert!(matches!(bench.store.submit(reader, transaction), Submit::Queued));
@@ -338,7 +339,7 @@ fn check_close(is_merge: bool) {
         let (number, outcome) = outcomes.try_recv().expect("each is told before the store is closed");
         match outcome {
             Ok(_) => acknowledged.push(number),
-            Err(Error::Pinned { .. }) => refused.push(number),
+            Err(StoreError::Pinned { .. }) => refused.push(number),
             Err(error) => panic!("{error}"),
         }
     }

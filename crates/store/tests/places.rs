@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::ops::{Bound, ControlFlow};
 
-use store::{Direction, KeyRange, Options, Store, TreeId};
+use store::{Direction, KeyRange, Store, StoreOptions, TreeId};
 
 const KEYS: u32 = 3_000;
 
@@ -48,7 +48,7 @@ fn write(store: &Store, tree: TreeId, model: &mut Model, round: u32) {
 }
 
 #[track_caller]
-fn check(snapshot: &store::Snapshot<'_>, tree: TreeId, model: &Model) {
+fn check(snapshot: &store::StoreSnapshot<'_>, tree: TreeId, model: &Model) {
     for number in 0..KEYS {
         let key = key(number);
         let found = snapshot.get(tree, &key).expect("read");
@@ -81,7 +81,7 @@ fn foresee(reader: &store::Reader, tree: TreeId) {
 
 fn check_against_a_map(places_bytes: usize) {
     let dir = tempfile::tempdir().expect("a folder");
-    let mut options = Options::default();
+    let mut options = StoreOptions::default();
     options.places_bytes = places_bytes;
     let (store, _) = Store::open(dir.path(), options).expect("opened");
     let (tree, other) = (store.tree("one").expect("a tree"), store.tree("other").expect("a tree"));
@@ -106,7 +106,7 @@ fn check_against_a_map(places_bytes: usize) {
 
 #[test]
 fn a_remembered_place_is_never_stale() {
-    check_against_a_map(Options::default().places_bytes);
+    check_against_a_map(StoreOptions::default().places_bytes);
 }
 
 #[test]

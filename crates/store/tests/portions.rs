@@ -2,12 +2,12 @@
 
 use std::ops::{Bound, ControlFlow};
 
-use store::{Across, Direction, KeyRange, Options, Store, TreeId, Tx};
+use store::{Across, Direction, KeyRange, Store, StoreOptions, TreeId, Tx};
 
 const ROWS: u32 = 30_000;
 
 fn filled(directory: &std::path::Path) -> (Store, TreeId) {
-    let (store, _) = Store::open(directory, Options::default()).unwrap();
+    let (store, _) = Store::open(directory, StoreOptions::default()).unwrap();
     let tree = store.tree("t").unwrap();
     for start in (0..ROWS).step_by(500) {
         let change = &mut |tx: &mut Tx<'_>| {
@@ -72,7 +72,7 @@ fn cuts_make_parts_of_about_one_size_that_many_threads_read() {
 #[test]
 fn a_small_tree_is_not_cut() {
     let directory = tempfile::tempdir().unwrap();
-    let (store, _) = Store::open(directory.path(), Options::default()).unwrap();
+    let (store, _) = Store::open(directory.path(), StoreOptions::default()).unwrap();
     let tree = store.tree("small").unwrap();
     let reader = store.reader().unwrap();
     assert!(reader.snapshot().cuts(tree, KeyRange::ALL, 16).unwrap().is_empty());

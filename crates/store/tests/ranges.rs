@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::ops::{Bound, ControlFlow};
 
-use store::{Direction, KeyRange, Options, Store, TreeId, Tx};
+use store::{Direction, KeyRange, Store, StoreOptions, TreeId, Tx};
 
 type Entries = Vec<(Vec<u8>, Vec<u8>)>;
 
@@ -80,7 +80,7 @@ fn check_all(store: &Store, tree: TreeId, map: &BTreeMap<Vec<u8>, Vec<u8>>) {
 }
 
 fn open(path: &std::path::Path) -> (Store, TreeId) {
-    let mut options = Options::default();
+    let mut options = StoreOptions::default();
     options.memtable_bytes = 1 << 20;
     options.map_bytes = 1 << 30;
     let (store, _) = Store::open(path, options).unwrap();

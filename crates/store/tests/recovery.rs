@@ -3,17 +3,17 @@
 use std::path::Path;
 use std::time::Duration;
 
-use store::{Durability, Error, Options, Store, Tx};
+use store::{Durability, Store, StoreError, StoreOptions, Tx};
 
-fn options() -> Options {
-    let mut options = Options::default();
+fn options() -> StoreOptions {
+    let mut options = StoreOptions::default();
     options.memtable_bytes = 512 * 1024;
     options.log_segment_bytes = 256 * 1024;
     options.map_bytes = 1 << 32;
     options
 }
 
-fn put(store: &Store, number: u32) -> Result<(), Error> {
+fn put(store: &Store, number: u32) -> Result<(), StoreError> {
     let tree = store.tree("t")?;
     let change = &mut |tx: &mut Tx<'_>| {
         tx.put(tree, &number.to_be_bytes(), &number.to_le_bytes().repeat(50));
@@ -142,7 +142,7 @@ fn damage_in_an_acknowledged_batch_is_an_error_with_its_place() {
     std::fs::write(&name, bytes).unwrap();
     let error = Store::open(directory.path(), options()).err();
     assert!(
-        matches!(&error, Some(Error::Corrupt { file, offset, .. }) if file == "0000000001.log" && *offset == 5 * 4096),
+        matches!(&error, Some(StoreError::Corrupt { file, offset, .. }) if file == "0000000001.log" && *offset == 5 * 4096),
         "{error:?}"
     );
 }
@@ -154,7 +154,7 @@ fn a_log_without_its_tree_file_is_not_taken_for_a_new_store() {
     put(&store, 1).unwrap();
     drop(store);
     std::fs::remove_file(directory.path().join("tree")).unwrap();
-    assert!(matches!(Store::open(directory.path(), options()).err(), Some(Error::Corrupt { .. })));
+    assert!(matches!(Store::open(directory.path(), options()).err(), Some(StoreError::Corrupt { .. })));
 }
 
 #[test]
@@ -174,7 +174,7 @@ fn a_second_open_is_refused_until_the_first_is_closed() {
     let (store, _) = Store::open(directory.path(), options()).unwrap();
     let other = store.clone();
     drop(store);
-    assert!(matches!(Store::open(directory.path(), options()).err(), Some(Error::Locked)));
+    assert!(matches!(Store::open(directory.path(), options()).err(), Some(StoreError::Locked)));
     drop(other);
     Store::open(directory.path(), options()).unwrap();
 }
@@ -199,5 +199,5 @@ fn settings_that_cannot_work_are_refused_by_name() {
     let directory = tempfile::tempdir().unwrap();
     let mut options = options();
     options.memtable_bytes = 1000;
-    assert!(matches!(Store::open(directory.path(), options).err(), Some(Error::Limit { .. })));
+    assert!(matches!(Store::open(directory.path(), options).err(), Some(StoreError::Limit { .. })));
 }

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use crate::hooked_disk::{HookedDisk, Hooks};
 use store::disk::{Access, Disk, DiskFile, SystemDisk};
-use store::{Options, Store, Tx};
+use store::{Store, StoreOptions, Tx};
 
 const SEGMENT_BYTES: u64 = 64 * 1024;
 /// Time that the preparing thread may take for one retry.
@@ -66,8 +66,8 @@ impl Hooks for OneSyncFails {
     }
 }
 
-fn options(segment_bytes: u64) -> Options {
-    let mut options = Options::default();
+fn options(segment_bytes: u64) -> StoreOptions {
+    let mut options = StoreOptions::default();
     options.memtable_bytes = 256 * 1024;
     options.log_segment_bytes = segment_bytes;
     options.map_bytes = 1 << 28;

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use store::{Options, Store, Tx};
+use store::{Store, StoreOptions, Tx};
 
 /// Maximum wait; a checkpoint because of its age alone would come later.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -11,7 +11,7 @@ const KEYS: u32 = 1_000;
 #[test]
 fn a_memtable_is_merged_when_it_holds_much_beside_the_trees_though_it_is_not_full() {
     let directory = tempfile::tempdir().unwrap();
-    let options = Options::default();
+    let options = StoreOptions::default();
     let (store, _) = Store::open(directory.path(), options.clone()).unwrap();
     let tree = store.tree("t").unwrap();
     let (mut round, began) = (0, Instant::now());

@@ -19,8 +19,8 @@ use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 use store::disk::{Disk, MemoryDisk, SystemDisk};
 use store::{
-    Abort, Change, ChangeReader, Commit, Direction, Error, KeyRange, Options, Snapshot, Store, Submit, Transaction,
-    TreeId, Tx, Version,
+    Abort, Change, ChangeReader, Commit, Direction, KeyRange, RetriableTransaction, Store, StoreError, StoreOptions,
+    StoreSnapshot, Submit, TreeId, Tx, Version,
 };
 
 /// Duration; under Miri, where time means nothing, the number of commits ends it.
@@ -231,13 +231,13 @@ struct Told {
     in_flight: Arc<AtomicU64>,
 }
 
-impl Transaction for Told {
+impl RetriableTransaction for Told {
     fn prepare(&mut self, tx: &mut Tx<'_>) -> Result<(), Abort> {
         run(tx, &self.steps);
         Ok(())
     }
 
-    fn finish(self: Box<Self>, outcome: Result<Commit, Error>) {
+    fn finish(self: Box<Self>, outcome: Result<Commit, StoreError>) {
         self.history.did(outcome.unwrap().version, self.steps);
         self.in_flight.fetch_sub(1, Ordering::Release);
     }
@@ -257,7 +257,7 @@ fn submit(store: &Store, history: &Arc<History>, seed: u64) {
         wait_for(IN_FLIGHT);
         in_flight.fetch_add(1, Ordering::Relaxed);
         let (history, in_flight) = (Arc::clone(history), Arc::clone(&in_flight));
-        let mut told: Box<dyn Transaction> = Box::new(Told { steps: steps(&mut random), history, in_flight });
+        let mut told: Box<dyn RetriableTransaction> = Box::new(Told { steps: steps(&mut random), history, in_flight });
         while let Submit::Busy(back) = store.submit(&reader, told) {
             told = back;
             std::thread::yield_now();
@@ -268,7 +268,7 @@ fn submit(store: &Store, history: &Arc<History>, seed: u64) {
 
 /// A digest of everything that a snapshot shows, read in one direction, with lookups in between.
 #[track_caller]
-fn look(snapshot: &Snapshot<'_>, trees: u32, direction: Direction, random: &mut SmallRng) -> Digest {
+fn look(snapshot: &StoreSnapshot<'_>, trees: u32, direction: Direction, random: &mut SmallRng) -> Digest {
     let mut rows: Vec<(u32, Vec<u8>, Vec<u8>)> = Vec::new();
     for tree in 1..=trees {
         let first = rows.len();
@@ -293,7 +293,7 @@ fn look(snapshot: &Snapshot<'_>, trees: u32, direction: Direction, random: &mut 
 fn read(store: &Store, history: &History, trees: u32, seed: u64) {
     let mut random = SmallRng::seed_from_u64(seed);
     let readers: Vec<_> = (0..HELD).map(|_| store.reader().unwrap()).collect();
-    let mut held: Vec<Option<(Snapshot<'_>, Digest)>> = (0..HELD).map(|_| None).collect();
+    let mut held: Vec<Option<(StoreSnapshot<'_>, Digest)>> = (0..HELD).map(|_| None).collect();
     let (mut newest, mut noted) = (0, 0);
     while history.goes_on() {
         let place = random.random_range(0..HELD);
@@ -430,8 +430,8 @@ fn look_after(store: &Store, history: &History) {
 /// Maximum size of the tree file on the in-memory disk.
 const MAP_BYTES: usize = if cfg!(miri) { 2 << 20 } else { 64 << 20 };
 
-fn options() -> Options {
-    let mut options = Options::default();
+fn options() -> StoreOptions {
+    let mut options = StoreOptions::default();
     options.memtable_bytes = if cfg!(miri) { 256 << 10 } else { 1 << 20 };
     options.log_segment_bytes = if cfg!(miri) { 64 << 10 } else { 512 << 10 };
     options.changes_kept_bytes = 4 << 30;

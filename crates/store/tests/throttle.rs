@@ -5,7 +5,7 @@ use std::sync::{Arc, Condvar, Mutex, mpsc};
 use std::time::Duration;
 
 use store::disk::{Access, DirectoryLock, Disk, DiskFile, Map, SystemDisk};
-use store::{Abort, Commit, Error, Options, Stats, Store, Submit, Transaction, TreeId, Tx};
+use store::{Abort, Commit, RetriableTransaction, Stats, Store, StoreError, StoreOptions, Submit, TreeId, Tx};
 
 const MEMTABLE_BYTES: usize = 1 << 20;
 const VALUE: [u8; 1000] = [b'v'; 1000];
@@ -115,7 +115,7 @@ fn check(commit: &dyn Fn(&Store, TreeId, u64)) -> Stats {
     let directory = tempfile::tempdir().unwrap();
     let gate = Arc::new(Gate::default());
     let disk = GatedDisk { disk: SystemDisk::new(directory.path()).unwrap(), gate: Arc::clone(&gate) };
-    let mut options = Options::default();
+    let mut options = StoreOptions::default();
     options.memtable_bytes = MEMTABLE_BYTES;
     let (store, _) = Store::open_on(Arc::new(disk), options).unwrap();
     let tree = store.tree("t").unwrap();
@@ -159,15 +159,15 @@ fn a_lone_caller_is_slowed_before_its_memtable_is_full() {
 struct Put {
     tree: TreeId,
     number: u64,
-    done: mpsc::Sender<Result<Commit, Error>>,
+    done: mpsc::Sender<Result<Commit, StoreError>>,
 }
 
-impl Transaction for Put {
+impl RetriableTransaction for Put {
     fn prepare(&mut self, tx: &mut Tx<'_>) -> Result<(), Abort> {
         put(tx, self.tree, self.number)
     }
 
-    fn finish(self: Box<Self>, outcome: Result<Commit, Error>) {
+    fn finish(self: Box<Self>, outcome: Result<Commit, StoreError>) {
         self.done.send(outcome).unwrap();
     }
 }

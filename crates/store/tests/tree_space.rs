@@ -14,7 +14,7 @@ use rand::{RngExt, SeedableRng};
 use store::disk::DiskFile;
 use store::log::LogPosition;
 use store::tree::{BulkBuilder, TreeFile, TreeView};
-use store::{Error, TreeId, Version};
+use store::{StoreError, TreeId, Version};
 
 const TREE: TreeId = TreeId(0);
 const OTHER: TreeId = TreeId(1);
@@ -106,7 +106,7 @@ fn a_dropped_writer_and_a_dropped_build_change_nothing_and_give_their_pages_back
     fill(&mut builder, 3000, &[3; 3000]);
     drop(builder.finish().unwrap());
     let mut writer = file.begin(no_pace()).unwrap();
-    assert!(matches!(file.begin(no_pace()), Err(Error::Busy)));
+    assert!(matches!(file.begin(no_pace()), Err(StoreError::Busy)));
     writer
         .merge(TREE, (0..5000u64).map(|n| n.to_be_bytes()).collect::<Vec<_>>().iter().map(|key| (&key[..], None)))
         .unwrap();
@@ -127,7 +127,7 @@ fn a_bulk_build_and_the_same_entries_merged_in_small_steps_give_the_same_tree() 
     for number in 0..8000u64 {
         builder.push(format!("key/{number:09}").as_bytes(), &value(number)).unwrap();
     }
-    assert!(matches!(builder.push(b"key/000000000", b""), Err(Error::Limit { .. })));
+    assert!(matches!(builder.push(b"key/000000000", b""), Err(StoreError::Limit { .. })));
     let mut writer = file.begin(no_pace()).unwrap();
     writer.attach(TREE, builder.finish().unwrap()).unwrap();
     writer.finish(Version(1), LogPosition::default()).unwrap();
@@ -174,7 +174,7 @@ fn trees_are_named_cleared_and_removed_by_checkpoints() {
     let names = |file: &TreeFile| file.view().list().map(|info| (info.name.unwrap(), info.entries)).collect::<Vec<_>>();
     assert_eq!(names(&file), [("tree".to_string(), 3000), ("other".to_string(), 2)]);
     let mut writer = file.begin(no_pace()).unwrap();
-    assert!(matches!(writer.attach(OTHER, file.bulk(no_pace()).finish().unwrap()), Err(Error::Limit { .. })));
+    assert!(matches!(writer.attach(OTHER, file.bulk(no_pace()).finish().unwrap()), Err(StoreError::Limit { .. })));
     writer.clear(TREE).unwrap();
     writer.remove(OTHER).unwrap();
     let view = writer.finish(Version(3), LogPosition::default()).unwrap();
@@ -268,8 +268,10 @@ fn check_failing(kind: io::ErrorKind) {
                 return;
             }
             Err(error) => {
-                let is_right =
-                    matches!((&error, kind), (Error::Full, io::ErrorKind::StorageFull) | (Error::Io { .. }, _));
+                let is_right = matches!(
+                    (&error, kind),
+                    (StoreError::Full, io::ErrorKind::StorageFull) | (StoreError::Io { .. }, _)
+                );
                 assert!(is_right && has_failed, "{error:?}");
             }
         }
@@ -279,7 +281,7 @@ fn check_failing(kind: io::ErrorKind) {
         assert_eq!(file.space_stat().in_flight, 0, "step {steps}: {:?}, {space:?} before", file.space_stat());
         match file.begin(no_pace()) {
             Ok(writer) => drop(writer.finish(Version(1), LogPosition::default()).unwrap()),
-            Err(error) => assert!(matches!(error, Error::Poisoned), "{error}"),
+            Err(error) => assert!(matches!(error, StoreError::Poisoned), "{error}"),
         }
         steps += 1;
     }

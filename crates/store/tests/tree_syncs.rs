@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use crate::hooked_disk::{HookedDisk, Hooks};
 use store::disk::{Disk, DiskFile, SystemDisk};
-use store::{Commit, Error, Options, Store, TreeId, Tx};
+use store::{Commit, Store, StoreError, StoreOptions, TreeId, Tx};
 
 const META_END: u64 = 2 * store::tree::PAGE_BYTES as u64;
 /// No event of these tests takes as long.
@@ -26,8 +26,8 @@ struct TakesTheError {
     changed: Condvar,
 }
 
-fn options() -> Options {
-    let mut options = Options::default();
+fn options() -> StoreOptions {
+    let mut options = StoreOptions::default();
     options.memtable_bytes = 1 << 20;
     options.log_segment_bytes = 256 << 10;
     options.map_bytes = 1 << 32;
@@ -105,7 +105,7 @@ impl Hooks for TakesTheError {
     }
 }
 
-fn put(store: &Store, tree: TreeId, number: u32) -> Result<Commit, Error> {
+fn put(store: &Store, tree: TreeId, number: u32) -> Result<Commit, StoreError> {
     store.commit(&mut |tx: &mut Tx<'_>| {
         tx.put(tree, &number.to_be_bytes(), &[7; 1000]);
         Ok(())
@@ -133,7 +133,7 @@ fn check_told<R: Send>(is_of_room: bool, others: impl FnOnce(&Store, TreeId) -> 
     assert!(checkpoint.is_err(), "{checkpoint:?}");
     assert!(!hooks.state.lock().unwrap().is_published, "the meta page was written");
     assert!(store.stats().is_poisoned);
-    assert!(matches!(put(&store, tree, 100), Err(Error::Poisoned)));
+    assert!(matches!(put(&store, tree, 100), Err(StoreError::Poisoned)));
     drop(store);
     let (store, _) = Store::open(directory.path(), options()).unwrap();
     let (tree, reader) = (store.tree("t").unwrap(), store.reader().unwrap());
@@ -150,12 +150,12 @@ fn a_checkpoint_is_not_published_after_a_builds_sync_was_told_of_an_error() {
         (0..10_000u64).try_for_each(|key| build.push(&key.to_be_bytes(), &[7; 1000]))?;
         build.into_entries().map(drop)
     });
-    assert!(matches!(built, Err(Error::Io { .. })), "{built:?}");
+    assert!(matches!(built, Err(StoreError::Io { .. })), "{built:?}");
 }
 
 #[test]
 fn a_checkpoint_is_not_published_after_a_sync_was_told_of_an_error_that_made_room() {
     // More than a memtable, so that space is requested repeatedly.
     let refused = check_told(true, |store, tree| (1_000..100_000).find_map(|number| put(store, tree, number).err()));
-    assert!(matches!(refused, Some(Error::Poisoned | Error::Unknown(_))), "{refused:?}");
+    assert!(matches!(refused, Some(StoreError::Poisoned | StoreError::Unknown(_))), "{refused:?}");
 }

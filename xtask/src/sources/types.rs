@@ -1,112 +1,20 @@
 //! Types of one name: a name that means two things has to be looked up at every use.
 //!
 //! Compared are the types that other files may name: those with `pub` of all crates, and those with `pub` or `pub(crate)` of one
-//! crate. The words of the field that each crate has for itself (its settings, its errors) are listed as shared.
+//! crate.
 
 use super::modules::Crate;
 use std::collections::BTreeMap;
 
-/// Names that two types have. A new type gets a name of its own; a name that became unique is taken off.
-const SHARED: &[&str] = &[
-    "Applied",
-    "Arguments",
-    "Asked",
-    "Begin",
-    "Body",
-    "Buffers",
-    "Change",
-    "Client",
-    "Clock",
-    "Command",
-    "Compared",
-    "Compiled",
-    "Config",
-    "Counter",
-    "Counts",
-    "Cursor",
-    "Damaged",
-    "Database",
-    "Differences",
-    "DirectReads",
-    "Document",
-    "Done",
-    "Durability",
-    "Entry",
-    "Error",
-    "Event",
-    "Field",
-    "Fields",
-    "Form",
-    "Generate",
-    "Guard",
-    "Held",
-    "Included",
-    "Inner",
-    "Kept",
-    "KeyRange",
-    "Keys",
-    "Kind",
-    "Latency",
-    "Limits",
-    "Lookup",
-    "Metrics",
-    "Moment",
-    "Next",
-    "OpenError",
-    "Options",
-    "Origin",
-    "Outcome",
-    "Output",
-    "Part",
-    "Parts",
-    "Place",
-    "Plan",
-    "Pool",
-    "Progress",
-    "Published",
-    "Query",
-    "Reply",
-    "Report",
-    "Request",
-    "Resolved",
-    "Run",
-    "Running",
-    "Sampled",
-    "Scratch",
-    "Seen",
-    "Server",
-    "Session",
-    "Settings",
-    "Shape",
-    "Snapshot",
-    "Source",
-    "StartError",
-    "State",
-    "Table",
-    "Target",
-    "TlsError",
-    "Transaction",
-    "Value",
-    "Verdict",
-    "Version",
-    "View",
-    "Visit",
-];
-
 /// Where a name stands: crate, file, and whether it is visible to other crates.
 type Place<'a> = (&'a str, &'a str, bool);
 
-/// Each name that two types have and that is not listed, and each listed one that only one type has.
+/// Each name that two types have.
 pub(super) fn faults(crates: &[Crate]) -> Vec<String> {
-    let shared = shared(crates);
-    let mut faults = Vec::new();
-    for (name, files) in shared.iter().filter(|(name, _)| !SHARED.contains(name)) {
-        faults.push(format!("types of one name: {name} in {}; give one of them a name of its own", files.join(", ")));
-    }
-    for name in SHARED.iter().filter(|name| !shared.contains_key(*name)) {
-        faults.push(format!("{name} names one type only: take it off the list in xtask/src/sources/types.rs"));
-    }
-    faults
+    let told = |(name, files): (&str, Vec<&str>)| {
+        format!("types of one name: {name} in {}; give one of them a name of its own", files.join(", "))
+    };
+    shared(crates).into_iter().map(told).collect()
 }
 
 /// The names that several types have, with their files.

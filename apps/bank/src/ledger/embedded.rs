@@ -16,8 +16,8 @@ use sapsan::{Database, DatabaseError, Snapshot, Transaction};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use super::{Counter, Ledger, LedgerError, Visit};
-use crate::attempt::{Attempt, Decision, Failed, Login, Report, Rules, Verdict};
+use super::{CounterVisitor, FailureCounter, Ledger, LedgerError};
+use crate::attempt::{Attempt, AttemptVerdict, Decision, Failed, LockReport, Login, Rules};
 
 /// Rows are read in pages, so that neither the rows nor the result exceed the limits of a query.
 const OF_USERS: &str = "
@@ -132,7 +132,7 @@ pub fn attempt(tx: &mut Transaction<'_>, attempt: &Attempt, rules: Rules) -> Res
         None => Attempts::default(),
     };
     let verdict = rules.verdict(Failed { of_address: of_address.failed(), of_user: of_user.failed() }, *is_right);
-    let succeeded = verdict == Verdict::Success;
+    let succeeded = verdict == AttemptVerdict::Success;
     let number_of_user = succeeded.then(|| Success::text(of_user.attempts + 1, *at, address));
     let run = succeeded.then_some(of_address.failed() + 1);
     let previous = of_user.last_success.filter(|_| succeeded).map(|success| success.login);
@@ -174,9 +174,9 @@ impl Ledger for Embedded {
         Ok(self.0.write(|tx| attempt(tx, &told, rules))?)
     }
 
-    fn report(&self, rules: Rules) -> Result<Report, LedgerError> {
+    fn report(&self, rules: Rules) -> Result<LockReport, LedgerError> {
         let report = self.0.read(|now| {
-            let mut report = Report::default();
+            let mut report = LockReport::default();
             pages::<u64, DatabaseError>(now, OF_ADDRESSES, &mut |row| {
                 report.banned_ips.extend((row.failed() >= u64::from(rules.ban_after)).then_some(row.name));
                 Ok(())
@@ -190,15 +190,19 @@ impl Ledger for Embedded {
         Ok(report?)
     }
 
-    fn counters(&self, visit: &mut Visit<'_>) -> Result<(), LedgerError> {
+    fn counters(&self, visit: &mut CounterVisitor<'_>) -> Result<(), LedgerError> {
         self.0.read(|now| {
             pages::<Success, LedgerError>(now, OF_USERS, &mut |row| {
                 let failed = row.failed();
-                visit(Counter::User { login: row.name, failed, last: row.last_success.map(|success| success.login) })
+                visit(FailureCounter::User {
+                    login: row.name,
+                    failed,
+                    last: row.last_success.map(|success| success.login),
+                })
             })?;
             pages::<u64, LedgerError>(now, OF_ADDRESSES, &mut |row| {
                 let failed = row.failed();
-                visit(Counter::Address { address: row.name, failed })
+                visit(FailureCounter::Address { address: row.name, failed })
             })
         })
     }

@@ -11,18 +11,18 @@ pub mod embedded;
 mod redis;
 
 pub use embedded::Embedded;
-pub use redis::{Done, Recorded, Redis, RedisError};
+pub use redis::{DecisionCallback, Recorded, Redis, RedisError};
 
 use std::fmt;
 
-use crate::attempt::{Attempt, Decision, Login, Report, Rules};
+use crate::attempt::{Attempt, Decision, LockReport, Login, Rules};
 
 /// Receives the counters of a ledger one by one.
-pub type Visit<'v> = dyn FnMut(Counter) -> Result<(), LedgerError> + 'v;
+pub type CounterVisitor<'v> = dyn FnMut(FailureCounter) -> Result<(), LedgerError> + 'v;
 
 /// Failures since the last success.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Counter {
+pub enum FailureCounter {
     /// Of a user.
     User {
         /** Login. */
@@ -73,11 +73,11 @@ pub trait Ledger: Send + Sync {
     ///
     /// # Errors
     /// The ledger cannot be read.
-    fn report(&self, rules: Rules) -> Result<Report, LedgerError>;
+    fn report(&self, rules: Rules) -> Result<LockReport, LedgerError>;
 
     /// Visits the counters of all users and addresses that have ever made an attempt.
     ///
     /// # Errors
     /// The ledger cannot be read, or `visit` fails.
-    fn counters(&self, visit: &mut Visit<'_>) -> Result<(), LedgerError>;
+    fn counters(&self, visit: &mut CounterVisitor<'_>) -> Result<(), LedgerError>;
 }

@@ -16,10 +16,10 @@ use std::sync::mpsc::{self, Receiver, SyncSender, TrySendError};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
-use resp::{Client, Error, Pipeline, Settings, Value};
+use resp::{Client, ClientSettings, CommandError, Pipeline, ReplyValue};
 
-use super::{Counter, Ledger, LedgerError, Visit};
-use crate::attempt::{Attempt, Decision, Login, Report, Rules, Verdict};
+use super::{CounterVisitor, FailureCounter, Ledger, LedgerError};
+use crate::attempt::{Attempt, AttemptVerdict, Decision, LockReport, Login, Rules};
 
 const ADDRESSES: &str = "bank:addresses";
 const LOGINS: &str = "bank:logins";
@@ -35,13 +35,13 @@ const PIPELINE_MAX: usize = 256;
 const IMPORT_PIPELINE_MAX: usize = 2000;
 
 /// Receives the decision on an attempt, once. Runs on the ledger's thread, and must not block.
-pub type Done = Box<dyn FnOnce(Result<Decision, LedgerError>) + Send>;
+pub type DecisionCallback = Box<dyn FnOnce(Result<Decision, LedgerError>) + Send>;
 
 /// Why the ledger cannot be opened or filled.
 #[derive(Debug)]
 pub enum RedisError {
     /// The server is unreachable, or rejects a command.
-    Redis(Error),
+    Redis(CommandError),
     /// No thread can be started.
     Thread(std::io::Error),
 }
@@ -57,8 +57,8 @@ impl fmt::Display for RedisError {
 
 impl std::error::Error for RedisError {}
 
-impl From<Error> for RedisError {
-    fn from(error: Error) -> RedisError {
+impl From<CommandError> for RedisError {
+    fn from(error: CommandError) -> RedisError {
         RedisError::Redis(error)
     }
 }
@@ -75,7 +75,7 @@ pub struct Redis {
 struct Job {
     attempt: Attempt,
     rules: Rules,
-    done: Done,
+    done: DecisionCallback,
 }
 
 /// An attempt of a log, with a known outcome.
@@ -94,7 +94,7 @@ impl Redis {
     /// The address is wrong, the server is unreachable, or it rejects the script.
     pub fn open(address: &str) -> Result<Redis, RedisError> {
         let address = if address.contains("://") { address.to_owned() } else { format!("redis://{address}") };
-        let settings = Settings::of(&address).map_err(Error::from)?;
+        let settings = ClientSettings::of(&address).map_err(CommandError::from)?;
         let (mut writer, mut reader) = (Client::new(settings.clone()), Client::new(settings));
         let digest = load(&mut writer)?;
         reader.command::<()>(("PING",))?;
@@ -107,7 +107,7 @@ impl Redis {
 
     /// Decides an attempt by the rules and records it; `done` receives the decision, possibly before this returns. Does not
     /// block.
-    pub fn attempt(&self, attempt: Attempt, rules: Rules, done: Done) {
+    pub fn attempt(&self, attempt: Attempt, rules: Rules, done: DecisionCallback) {
         match self.queue.try_send(Job { attempt, rules, done }) {
             Ok(()) => {}
             Err(TrySendError::Full(job)) => (job.done)(Err(LedgerError::Busy)),
@@ -185,31 +185,31 @@ impl Ledger for Redis {
         told.recv().unwrap_or_else(|_| Err(LedgerError::Failed("the thread of Redis dropped the attempt".to_owned())))
     }
 
-    fn report(&self, rules: Rules) -> Result<Report, LedgerError> {
+    fn report(&self, rules: Rules) -> Result<LockReport, LedgerError> {
         let banned_ips = self.names(ADDRESSES, rules.ban_after)?;
-        Ok(Report { banned_ips, locked_users: self.names(LOGINS, rules.lock_after)? })
+        Ok(LockReport { banned_ips, locked_users: self.names(LOGINS, rules.lock_after)? })
     }
 
-    fn counters(&self, visit: &mut Visit<'_>) -> Result<(), LedgerError> {
+    fn counters(&self, visit: &mut CounterVisitor<'_>) -> Result<(), LedgerError> {
         self.members(LOGINS, 0, &mut |reader, login, failed| {
             let last: Option<String> = reader.command(("HGET", LAST, login))?;
             let last = last.map(|text| login_of(&text)).transpose()?;
-            visit(Counter::User { login: login.to_owned(), failed, last })
+            visit(FailureCounter::User { login: login.to_owned(), failed, last })
         })?;
         self.members(ADDRESSES, 0, &mut |_, address, failed| {
-            visit(Counter::Address { address: address.to_owned(), failed })
+            visit(FailureCounter::Address { address: address.to_owned(), failed })
         })
     }
 }
 
-impl From<Error> for LedgerError {
-    fn from(error: Error) -> LedgerError {
+impl From<CommandError> for LedgerError {
+    fn from(error: CommandError) -> LedgerError {
         LedgerError::Failed(format!("Redis: {error}"))
     }
 }
 
 /// Loads the script; returns the name by which it is called.
-fn load(client: &mut Client) -> Result<String, Error> {
+fn load(client: &mut Client) -> Result<String, CommandError> {
     client.command(("SCRIPT", "LOAD", SCRIPT))
 }
 
@@ -245,7 +245,7 @@ fn run_once(client: &mut Client, digest: &str, pipeline: &mut Pipeline, jobs: Ve
     for job in &jobs {
         add(pipeline, digest, job);
     }
-    let results = match client.pipeline::<Value>(pipeline) {
+    let results = match client.pipeline::<ReplyValue>(pipeline) {
         Ok(results) => results,
         Err(error) => {
             fail(jobs, &format!("Redis: {error}"));
@@ -255,7 +255,7 @@ fn run_once(client: &mut Client, digest: &str, pipeline: &mut Pipeline, jobs: Ve
     let mut forgotten = Vec::new();
     for (job, result) in jobs.into_iter().zip(results) {
         match result {
-            Err(Error::Server(error)) if error.code() == "NOSCRIPT" => forgotten.push(job),
+            Err(CommandError::Server(error)) if error.code() == "NOSCRIPT" => forgotten.push(job),
             Err(error) => (job.done)(Err(error.into())),
             Ok(value) => (job.done)(decision(&value)),
         }
@@ -277,12 +277,12 @@ fn add(pipeline: &mut Pipeline, digest: &str, job: &Job) {
     pipeline.add((keys, of_attempt, u32::from(attempt.is_right), rules.ban_after, rules.lock_after));
 }
 
-fn decision(value: &Value) -> Result<Decision, LedgerError> {
-    let Value::Array(parts) = value else { return Err(unexpected("a decision", value)) };
-    let [Value::Bulk(word), previous] = parts.as_slice() else { return Err(unexpected("a decision", value)) };
-    let verdict = std::str::from_utf8(word).ok().and_then(Verdict::of_word);
+fn decision(value: &ReplyValue) -> Result<Decision, LedgerError> {
+    let ReplyValue::Array(parts) = value else { return Err(unexpected("a decision", value)) };
+    let [ReplyValue::Bulk(word), previous] = parts.as_slice() else { return Err(unexpected("a decision", value)) };
+    let verdict = std::str::from_utf8(word).ok().and_then(AttemptVerdict::of_word);
     let previous = match previous {
-        Value::Bulk(text) => Some(login_of(&String::from_utf8_lossy(text))?),
+        ReplyValue::Bulk(text) => Some(login_of(&String::from_utf8_lossy(text))?),
         _ => None,
     };
     verdict.map(|verdict| Decision { verdict, previous }).ok_or_else(|| unexpected("a decision", value))

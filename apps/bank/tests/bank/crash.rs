@@ -2,9 +2,9 @@
 //! attempts.
 
 use crate::server::Server;
-use bank::attempt::Report;
+use bank::attempt::LockReport;
 use bank::bank::open_database;
-use bank::ledger::{Counter, Embedded, Ledger};
+use bank::ledger::{Embedded, FailureCounter, Ledger};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -35,12 +35,12 @@ fn guess(server: &Server, client: usize, round: usize, count: &AtomicUsize) -> A
 }
 
 /// The content of the data folder: failures by address, and the report.
-fn stored(server: &Server) -> (Answered, Report) {
+fn stored(server: &Server) -> (Answered, LockReport) {
     let ledger = Embedded::new(open_database(&server.data()).unwrap());
     let mut stored = Answered::new();
     ledger
         .counters(&mut |counter| {
-            if let Counter::Address { address, failed } = counter {
+            if let FailureCounter::Address { address, failed } = counter {
                 stored.insert(address, failed);
             }
             Ok(())

@@ -2,9 +2,9 @@
 
 use crate::model::Model;
 use crate::redis_server::RedisServer;
-use bank::attempt::{Attempt, Report, Rules, Verdict};
+use bank::attempt::{Attempt, AttemptVerdict, LockReport, Rules};
 use bank::bank::open_database;
-use bank::ledger::{Counter, Embedded, Ledger, Redis};
+use bank::ledger::{Embedded, FailureCounter, Ledger, Redis};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use tempfile::TempDir;
@@ -57,7 +57,7 @@ fn walk(place: &Place, seed: u64, steps: i64) {
 /// Of concurrent wrong guesses at one user, exactly as many are answered as wrong as a lock permits, in any order; then the same
 /// for guesses at other users and a ban.
 fn storm(place: &Place) {
-    let storm = |of: &(dyn Fn(usize) -> Attempt + Sync)| -> Vec<Verdict> {
+    let storm = |of: &(dyn Fn(usize) -> Attempt + Sync)| -> Vec<AttemptVerdict> {
         std::thread::scope(|scope| {
             let guess = |thread: usize| {
                 let attempts = (0..8).map(move |number| of(thread * 8 + number));
@@ -67,12 +67,12 @@ fn storm(place: &Place) {
             threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect()
         })
     };
-    let count = |verdicts: &[Verdict], wanted| verdicts.iter().filter(|verdict| **verdict == wanted).count();
+    let count = |verdicts: &[AttemptVerdict], wanted| verdicts.iter().filter(|verdict| **verdict == wanted).count();
     let locked = storm(&|number| attempt(Some(7), "seven", &format!("10.1.0.{number}"), false));
-    assert_eq!((count(&locked, Verdict::Wrong), count(&locked, Verdict::Locked)), (3, 61));
+    assert_eq!((count(&locked, AttemptVerdict::Wrong), count(&locked, AttemptVerdict::Locked)), (3, 61));
     let banned = storm(&|number| attempt(None, &format!("guess{number}"), "10.2.0.1", false));
-    assert_eq!((count(&banned, Verdict::Wrong), count(&banned, Verdict::Banned)), (10, 54));
-    let refused = Report { banned_ips: vec!["10.2.0.1".to_owned()], locked_users: vec!["seven".to_owned()] };
+    assert_eq!((count(&banned, AttemptVerdict::Wrong), count(&banned, AttemptVerdict::Banned)), (10, 54));
+    let refused = LockReport { banned_ips: vec!["10.2.0.1".to_owned()], locked_users: vec!["seven".to_owned()] };
     assert_eq!(place.ledger.report(RULES).unwrap(), refused);
 }
 
@@ -80,17 +80,17 @@ fn storm(place: &Place) {
 fn order(place: &Place) {
     let decide = |attempt: Attempt| place.ledger.attempt_now(attempt, RULES).unwrap();
     for number in 0..9 {
-        assert_eq!(decide(attempt(None, &format!("nobody{number}"), "10.0.0.9", false)).verdict, Verdict::Wrong);
+        assert_eq!(decide(attempt(None, &format!("nobody{number}"), "10.0.0.9", false)).verdict, AttemptVerdict::Wrong);
     }
     for _ in 0..3 {
-        assert_eq!(decide(attempt(Some(1), "ann", "10.0.0.1", false)).verdict, Verdict::Wrong);
+        assert_eq!(decide(attempt(Some(1), "ann", "10.0.0.1", false)).verdict, AttemptVerdict::Wrong);
     }
     // Locked although the password is correct; that attempt is the tenth failure of its address.
-    assert_eq!(decide(attempt(Some(1), "ann", "10.0.0.9", true)).verdict, Verdict::Locked);
-    assert_eq!(decide(attempt(Some(1), "ann", "10.0.0.9", true)).verdict, Verdict::Banned);
-    assert_eq!(decide(attempt(Some(2), "bob", "10.0.0.9", true)).verdict, Verdict::Banned);
+    assert_eq!(decide(attempt(Some(1), "ann", "10.0.0.9", true)).verdict, AttemptVerdict::Locked);
+    assert_eq!(decide(attempt(Some(1), "ann", "10.0.0.9", true)).verdict, AttemptVerdict::Banned);
+    assert_eq!(decide(attempt(Some(2), "bob", "10.0.0.9", true)).verdict, AttemptVerdict::Banned);
     let first = decide(attempt(Some(2), "bob", "10.0.0.2", true));
-    assert_eq!((first.verdict, first.previous), (Verdict::Success, None));
+    assert_eq!((first.verdict, first.previous), (AttemptVerdict::Success, None));
     let second = decide(Attempt { at: 5, ..attempt(Some(2), "bob", "10.0.0.3", true) });
     assert_eq!(second.previous.map(|login| login.address), Some("10.0.0.2".to_owned()));
     let mut counters = Vec::new();
@@ -98,13 +98,13 @@ fn order(place: &Place) {
         .ledger
         .counters(&mut |counter| {
             counters.push(match counter {
-                Counter::User { login, failed, last } => {
+                FailureCounter::User { login, failed, last } => {
                     format!(
                         "{login} {failed} {}",
                         last.map_or_else(String::new, |last| format!("{} {}", last.at, last.address))
                     )
                 }
-                Counter::Address { address, failed } => format!("{address} {failed}"),
+                FailureCounter::Address { address, failed } => format!("{address} {failed}"),
             });
             Ok(())
         })
@@ -145,9 +145,9 @@ fn a_long_report_of_the_embedded_ledger_names_everyone_once() {
     let rules = Rules { ban_after: 1, lock_after: 1 };
     let of = |number: u32| attempt(Some(number), &format!("user{number:04}"), &format!("10.0.{number:05}"), false);
     for number in 0..COUNT {
-        assert_eq!(ledger.attempt_now(of(number), rules).unwrap().verdict, Verdict::Wrong);
+        assert_eq!(ledger.attempt_now(of(number), rules).unwrap().verdict, AttemptVerdict::Wrong);
     }
-    let expected = Report {
+    let expected = LockReport {
         banned_ips: (0..COUNT).map(|number| of(number).address).collect(),
         locked_users: (0..COUNT).map(|number| of(number).login).collect(),
     };
@@ -177,10 +177,10 @@ fn a_redis_that_was_restarted_is_told_the_script_again() {
     let Some(mut server) = RedisServer::start(&[]) else { return };
     let ledger = Redis::open(&server.address()).unwrap();
     let guess = || ledger.attempt_now(attempt(Some(1), "ann", "10.0.0.1", false), RULES);
-    assert_eq!(guess().unwrap().verdict, Verdict::Wrong);
+    assert_eq!(guess().unwrap().verdict, AttemptVerdict::Wrong);
     server.kill();
     server.run();
     // The first attempt may find that the old connection is closed.
     let decided = (0..5).find_map(|_| guess().ok());
-    assert_eq!(decided.map(|decision| decision.verdict), Some(Verdict::Wrong));
+    assert_eq!(decided.map(|decision| decision.verdict), Some(AttemptVerdict::Wrong));
 }

@@ -1,7 +1,7 @@
 //! The expected answers of a ledger, computed by the simplest program: it keeps all attempts and searches them
 //! from the end.
 
-use bank::attempt::{Attempt, Decision, Login, Report, Rules, Verdict};
+use bank::attempt::{Attempt, AttemptVerdict, Decision, LockReport, Login, Rules};
 
 #[derive(Default)]
 pub(crate) struct Model {
@@ -11,20 +11,20 @@ pub(crate) struct Model {
 impl Model {
     pub(crate) fn attempt(&mut self, attempt: &Attempt, rules: Rules) -> Decision {
         let verdict = self.verdict(attempt, rules);
-        let previous = self.last_success(&attempt.login).filter(|_| verdict == Verdict::Success);
-        self.attempts.push((attempt.clone(), verdict == Verdict::Success));
+        let previous = self.last_success(&attempt.login).filter(|_| verdict == AttemptVerdict::Success);
+        self.attempts.push((attempt.clone(), verdict == AttemptVerdict::Success));
         Decision { verdict, previous }
     }
 
-    fn verdict(&self, attempt: &Attempt, rules: Rules) -> Verdict {
+    fn verdict(&self, attempt: &Attempt, rules: Rules) -> AttemptVerdict {
         if self.failed(|other| other.address == attempt.address) >= rules.ban_after as usize {
-            return Verdict::Banned;
+            return AttemptVerdict::Banned;
         }
         let of_user = self.failed(|other| other.user.is_some() && other.login == attempt.login);
         match (attempt.user, attempt.is_right) {
-            (Some(_), _) if of_user >= rules.lock_after as usize => Verdict::Locked,
-            (Some(_), true) => Verdict::Success,
-            _ => Verdict::Wrong,
+            (Some(_), _) if of_user >= rules.lock_after as usize => AttemptVerdict::Locked,
+            (Some(_), true) => AttemptVerdict::Success,
+            _ => AttemptVerdict::Wrong,
         }
     }
 
@@ -39,7 +39,7 @@ impl Model {
         found.map(|(attempt, _)| Login { at: attempt.at, address: attempt.address.clone() })
     }
 
-    pub(crate) fn report(&self, rules: Rules) -> Report {
+    pub(crate) fn report(&self, rules: Rules) -> LockReport {
         let addresses = self.attempts.iter().map(|(attempt, _)| &attempt.address);
         let logins =
             self.attempts.iter().filter(|(attempt, _)| attempt.user.is_some()).map(|(attempt, _)| &attempt.login);
@@ -52,7 +52,7 @@ impl Model {
         };
         let of_address = |name: &str| self.failed(|attempt| attempt.address == name);
         let of_login = |name: &str| self.failed(|attempt| attempt.user.is_some() && attempt.login == name);
-        Report {
+        LockReport {
             banned_ips: refused(addresses.collect(), &of_address, rules.ban_after),
             locked_users: refused(logins.collect(), &of_login, rules.lock_after),
         }

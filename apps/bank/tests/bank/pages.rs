@@ -3,7 +3,7 @@
 use crate::model::Model;
 use crate::server::{Server, USERS};
 use crate::visitor::Visitor;
-use bank::attempt::{Attempt, Report, Rules, Verdict};
+use bank::attempt::{Attempt, AttemptVerdict, LockReport, Rules};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use std::path::Path;
@@ -22,9 +22,9 @@ fn with_both(check: impl Fn(&Server)) {
 fn check_report(server: &Server, banned: &[&str], locked: &[&str]) {
     let reply = server.visitor("192.0.2.250").get("/report");
     assert_eq!((reply.status, reply.header("Content-Type")), (200, Some("application/json")));
-    let report: Report = serde_json::from_slice(&reply.body).unwrap();
+    let report: LockReport = serde_json::from_slice(&reply.body).unwrap();
     let names = |names: &[&str]| names.iter().map(|&name| name.to_owned()).collect();
-    assert_eq!(report, Report { banned_ips: names(banned), locked_users: names(locked) });
+    assert_eq!(report, LockReport { banned_ips: names(banned), locked_users: names(locked) });
 }
 
 /// Checks the target of a redirect.
@@ -235,10 +235,10 @@ fn a_random_walk_of_logins_is_answered_as_the_model_says() {
             let attempt = Attempt { at: 0, user: Some(user).filter(|user| *user > 0), login, address, is_right };
             let verdict = model.attempt(&attempt, RULES).verdict;
             let reply = server.visitor(&attempt.address).log_in(&attempt.login, &password);
-            let place = if verdict == Verdict::Success { "/mypage" } else { "/" };
+            let place = if verdict == AttemptVerdict::Success { "/mypage" } else { "/" };
             assert_eq!(reply.header("Location"), Some(place), "seed {seed}, step {step}: {attempt:?}");
         }
         let reply = server.visitor("192.0.2.250").get("/report");
-        assert_eq!(serde_json::from_slice::<Report>(&reply.body).unwrap(), model.report(RULES), "seed {seed}");
+        assert_eq!(serde_json::from_slice::<LockReport>(&reply.body).unwrap(), model.report(RULES), "seed {seed}");
     });
 }

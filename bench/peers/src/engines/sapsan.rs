@@ -5,7 +5,9 @@ use crate::engine::{Engine, Outcome, Purpose, Reader, Writer, missing};
 use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
-use store::{Abort, Commit, Direction, Error, KeyRange, Options, Stats, Store, Submit, Transaction, TreeId, Tx};
+use store::{
+    Abort, Commit, Direction, KeyRange, RetriableTransaction, Stats, Store, StoreError, StoreOptions, Submit, TreeId, Tx,
+};
 
 /// Transactions that are submitted before those that came back are counted again.
 const STRIDE: u64 = 32;
@@ -22,7 +24,7 @@ pub(crate) struct Sapsan {
 impl Sapsan {
     /// Opens or creates it.
     pub(crate) fn open(folder: &Path, purpose: Purpose) -> Outcome<Sapsan> {
-        let mut options = Options::default();
+        let mut options = StoreOptions::default();
         if let Some(bytes) = purpose.memtable_bytes {
             options.memtable_bytes = bytes;
         }
@@ -168,7 +170,7 @@ struct ReturnedState {
     count: u64,
     /// The count for which the submitting thread sleeps.
     wanted: u64,
-    failure: Option<Error>,
+    failure: Option<StoreError>,
 }
 
 impl Returned {
@@ -190,7 +192,7 @@ struct Put {
     returned: Arc<Returned>,
 }
 
-impl Transaction for Put {
+impl RetriableTransaction for Put {
     fn prepare(&mut self, tx: &mut Tx<'_>) -> Result<(), Abort> {
         let mut text = [0; DOCUMENT_BYTES];
         document(self.number, self.revision, &mut text);
@@ -198,7 +200,7 @@ impl Transaction for Put {
         Ok(())
     }
 
-    fn finish(self: Box<Self>, outcome: Result<Commit, Error>) {
+    fn finish(self: Box<Self>, outcome: Result<Commit, StoreError>) {
         let mut state = self.returned.state.lock().unwrap_or_else(PoisonError::into_inner);
         state.count += 1;
         if let Err(error) = outcome {

@@ -2,7 +2,7 @@
 
 #![allow(dead_code)] // Each driver takes its part.
 
-use binjson::{Document, JsonErrorKind, Value, ValueScan, encode, merge_patch, skip_space, value_end};
+use binjson::{JsonErrorKind, JsonValue, StoredDocument, ValueScan, encode, merge_patch, skip_space, value_end};
 use serde_json::Value as Json;
 
 /// How deep and how far a damaged document is traversed: its tables may describe one larger than its bytes.
@@ -25,7 +25,7 @@ pub(crate) fn check_text(text: &[u8]) {
         assert!(error.offset <= text.len() && bytes.is_empty(), "{error:?}");
         return;
     }
-    let document = Document::from_bytes(&bytes).expect("what was encoded");
+    let document = StoredDocument::from_bytes(&bytes).expect("what was encoded");
     match theirs {
         // The other parser uses doubles; if digits are lost, the values are not compared.
         Ok(theirs) => assert_eq!(serde_json::from_slice::<Json>(document.text()).ok(), Some(theirs)),
@@ -38,12 +38,12 @@ pub(crate) fn check_text(text: &[u8]) {
     assert_eq!(stored(document.text()).as_deref(), Some(&bytes[..]));
     let mut patched = Vec::new();
     if document.is_object() && merge_patch(document, document, &mut patched).is_ok() {
-        let text = Document::from_bytes(&patched).map(|document| document.text().to_vec());
+        let text = StoredDocument::from_bytes(&patched).map(|document| document.text().to_vec());
         assert!(text.is_ok_and(|text| stored(&text).is_some()), "a patched text is a text");
     }
 }
 
-fn walk(value: Value<'_>, depth: usize, left: &mut usize) {
+fn walk(value: JsonValue<'_>, depth: usize, left: &mut usize) {
     if depth == 0 || *left == 0 {
         return;
     }
@@ -61,7 +61,9 @@ fn walk(value: Value<'_>, depth: usize, left: &mut usize) {
 
 /// Stored bytes with any damage: applying a patch and traversing must terminate.
 pub(crate) fn check_stored(bytes: &[u8], patch: &[u8]) {
-    let (Ok(document), Ok(patch)) = (Document::from_bytes(bytes), Document::from_bytes(patch)) else { return };
+    let (Ok(document), Ok(patch)) = (StoredDocument::from_bytes(bytes), StoredDocument::from_bytes(patch)) else {
+        return;
+    };
     walk(document.root(), WALK_DEPTH, &mut WALK_VALUES.clone());
     let mut out = Vec::new();
     let _ = (merge_patch(document, patch, &mut out), merge_patch(patch, document, &mut out));

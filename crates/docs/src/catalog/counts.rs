@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
 use crate::encoding::order;
-use crate::engine::{self, Direction, KeyRange, TreeId, View};
+use crate::engine::{self, Direction, KeyRange, ReadView, TreeId};
 
 /// Number of positions that are sampled in an index.
 const SAMPLES: usize = 64;
@@ -127,7 +127,11 @@ impl std::fmt::Debug for Counts {
 
 impl TreeCount {
     /// Counts a tree whose keys begin with `fields` values. `None`: the view does not give sizes.
-    pub(crate) fn take(view: &dyn View, tree: TreeId, fields: usize) -> Result<Option<TreeCount>, engine::Error> {
+    pub(crate) fn take(
+        view: &dyn ReadView,
+        tree: TreeId,
+        fields: usize,
+    ) -> Result<Option<TreeCount>, engine::StoreError> {
         let Some(entries) = view.entries_about(tree, ALL)? else { return Ok(None) };
         let mut values = vec![0.0; fields];
         let places =
@@ -164,7 +168,7 @@ impl TreeCount {
 }
 
 /// The first key of a tree at or after a place.
-fn first_from(view: &dyn View, tree: TreeId, place: &[u8]) -> Result<Option<Vec<u8>>, engine::Error> {
+fn first_from(view: &dyn ReadView, tree: TreeId, place: &[u8]) -> Result<Option<Vec<u8>>, engine::StoreError> {
     let (range, mut first) = (KeyRange { from: Bound::Included(place), to: Bound::Unbounded }, None);
     view.scan(tree, range, Direction::Forward, &mut |key, _| {
         first = Some(key.to_vec());
@@ -174,7 +178,7 @@ fn first_from(view: &dyn View, tree: TreeId, place: &[u8]) -> Result<Option<Vec<
 }
 
 /// The approximate number of entries that begin with these values.
-fn alike(view: &dyn View, tree: TreeId, values: &[u8]) -> Result<u64, engine::Error> {
+fn alike(view: &dyn ReadView, tree: TreeId, values: &[u8]) -> Result<u64, engine::StoreError> {
     let end = order::end_of(values);
     let range = KeyRange { from: Bound::Included(values), to: Bound::Excluded(&end) };
     Ok(view.entries_about(tree, range)?.unwrap_or(1))

@@ -4,7 +4,7 @@ use crate::encoding::KeyType;
 
 /// How a collection generates keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Generate {
+pub enum KeyGeneration {
     /// The next number.
     Counter,
     /// A UUID of version 7.
@@ -12,11 +12,11 @@ pub enum Generate {
 }
 
 /// The names of the generators in the configuration file.
-pub const GENERATORS: [(&str, Generate); 2] = [("counter", Generate::Counter), ("uuid", Generate::Uuid)];
+pub const GENERATORS: [(&str, KeyGeneration); 2] = [("counter", KeyGeneration::Counter), ("uuid", KeyGeneration::Uuid)];
 
-impl Generate {
+impl KeyGeneration {
     /// Whether it generates keys of this type.
     pub fn fits(self, kind: KeyType) -> bool {
-        (self == Generate::Uuid) == (kind == KeyType::String)
+        (self == KeyGeneration::Uuid) == (kind == KeyType::String)
     }
 }

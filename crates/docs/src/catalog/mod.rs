@@ -19,7 +19,7 @@ pub(crate) mod readiness;
 pub(crate) mod view_trees;
 
 pub(crate) use counts::{ALL, Counts, ENTRIES_LEAST, TreeCount};
-pub(crate) use generate::{GENERATORS, Generate};
+pub(crate) use generate::{GENERATORS, KeyGeneration};
 pub use readiness::{Readiness, ReadinessState};
 
 use std::sync::Arc;
@@ -153,7 +153,7 @@ pub struct KeyInfo {
     /// Its type.
     pub kind: KeyType,
     /// How it is generated for documents without one.
-    pub generate: Option<Generate>,
+    pub generate: Option<KeyGeneration>,
 }
 
 /// The promise of a schema, or of a view, about one top-level field.
@@ -210,7 +210,7 @@ impl From<PromisedKind> for FieldKind {
 pub struct IndexInfo {
     /// The indexed fields, in order. (The primary key follows them in each entry's key.)
     pub fields: Vec<String>,
-    /// The fields whose stored JSON each entry carries: read them with [`crate::encoding::index::Included`].
+    /// The fields whose stored JSON each entry carries: read them with [`crate::encoding::index::IncludedValues`].
     pub included: Vec<String>,
     /// Its tree.
     pub tree: TreeId,

@@ -2,7 +2,7 @@
 
 use super::row_name::{index_row, unique_row};
 use super::schema_text;
-use super::table::{Item, Table};
+use super::table::{ConfigTable, Item};
 use crate::catalog::{GENERATORS, KeyInfo};
 use crate::encoding::{KEY_TYPES, KeyType, NAMES_MAX, Names};
 use crate::engine::TREE_NAME_BYTES_MAX;
@@ -50,7 +50,7 @@ pub struct ExpireConfig {
 }
 
 /// Reads all collections of the file. Returns those that could be read, and the names of those with mistakes.
-pub(crate) fn read_all(root: &Table<'_>) -> (Vec<CollectionConfig>, Vec<String>) {
+pub(crate) fn read_all(root: &ConfigTable<'_>) -> (Vec<CollectionConfig>, Vec<String>) {
     let Some(table) = root.get("collections").and_then(|item| item.table()) else { return Default::default() };
     let mut entries = table.entries();
     if entries.len() > COLLECTIONS_MAX {
@@ -88,7 +88,7 @@ fn read(item: &Item<'_>, names: &[&str]) -> Option<CollectionConfig> {
 }
 
 /// Checks that tree names, which are made of field names, are not too long.
-fn check_trees(read: &CollectionConfig, table: &Table<'_>) {
+fn check_trees(read: &CollectionConfig, table: &ConfigTable<'_>) {
     let is_long = |row: &str| row.len() > TREE_NAME_BYTES_MAX;
     let is_index_long = |fields: &[String]| is_long(&index_row(&read.name, fields));
     let is_field_long = |field: &String| is_index_long(std::slice::from_ref(field));

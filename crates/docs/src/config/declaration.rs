@@ -2,7 +2,7 @@
 
 use super::collection::CollectionConfig;
 use super::parameter::Parameter;
-use crate::expire::Clock;
+use crate::expire::WallClock;
 use crate::sql::PlanSpace;
 
 /// The declared content of a database: collections, views, the parameters of its queries, and the fields that indexes carry.
@@ -16,7 +16,7 @@ pub struct Config {
     pub params: Vec<Parameter>,
     /// Fields that indexes include so that the service's declared queries need no documents. Not in the file: added when the
     /// queries are prepared.
-    pub included: Vec<Included>,
+    pub included: Vec<IncludedFields>,
     /// Memory for sorting while the database is opened and brought in line with the file. Not in the file.
     pub sort_bytes: usize,
     /// Memory for building views while the database is open, and for each verification of a view. Not in the file.
@@ -35,7 +35,7 @@ pub struct Config {
     /// The cache of query plans. Not in the file.
     pub plans: PlanSpace,
     /// The clock for expiry. Not in the file.
-    pub clock: Clock,
+    pub clock: WallClock,
 }
 
 /// Default memory for sorting.
@@ -47,7 +47,7 @@ pub const BUILD_BYTES_DEFAULT: usize = 16 << 20;
 impl Default for Config {
     fn default() -> Config {
         let (collections, views, params, included) = Default::default();
-        let (sort_bytes, build_threads, clock) = (SORT_BYTES_DEFAULT, build_threads(), Clock::default());
+        let (sort_bytes, build_threads, clock) = (SORT_BYTES_DEFAULT, build_threads(), WallClock::default());
         let (build_bytes, builds_indexes_later) = (BUILD_BYTES_DEFAULT, false);
         Config {
             collections,
@@ -77,7 +77,7 @@ pub struct ViewConfig {
 
 /// Fields included in the entries of one index (a covering index), so that a query reads no document for them.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Included {
+pub struct IncludedFields {
     /// The collection.
     pub collection: String,
     /// The index, by its fields.

@@ -1,7 +1,8 @@
 //! The configuration file's sections about documents: `[collections.NAME]`, `[views.NAME]` and `[params.NAME]`.
 //!
-//! The other sections belong to the server, which reads them from the same [`Source`] through the same checked [`Table`]s, so
-//! that all mistakes of a file are reported at once. Every mistake states its place, what is wrong and what is allowed.
+//! The other sections belong to the server, which reads them from the same [`ConfigFile`] through the same checked
+//! [`ConfigTable`]s, so that all mistakes of a file are reported at once. Every mistake states its place, what is wrong and what
+//! is allowed.
 //!
 //! ```
 //! use docs::config::{Config, Source, Table};
@@ -33,7 +34,7 @@ pub use collection::{
     COLLECTIONS_MAX, CollectionConfig, ExpireConfig, INDEX_FIELDS_MAX, INDEXES_MAX, NAME_BYTES_MAX, is_name,
     names_allowed,
 };
-pub use declaration::{BUILD_BYTES_DEFAULT, Config, Included, SORT_BYTES_DEFAULT, ViewConfig};
+pub use declaration::{BUILD_BYTES_DEFAULT, Config, IncludedFields, SORT_BYTES_DEFAULT, ViewConfig};
 pub use file::read_file;
 pub use mistake::{MISTAKES_MAX, Mistake, Mistakes};
 pub use parameter::{
@@ -42,8 +43,8 @@ pub use parameter::{
 };
 pub(crate) use schema_text::read as schema_text;
 pub use schema_text::{SCHEMA_BYTES_MAX, json_text};
-pub use source::Source;
-pub use table::{Item, Table};
+pub use source::ConfigFile;
+pub use table::{ConfigTable, Item};
 
 /// The sections of a file.
 pub const SECTIONS: [&str; 8] = ["collections", "views", "params", "guards", "endpoints", "errors", "server", "tokens"];
@@ -73,7 +74,7 @@ fn names(text: &str, name: &str) -> bool {
 
 impl Config {
     /// Reads the sections about documents, and checks the names of all sections. Mistakes are recorded in the table's source.
-    pub fn read(root: &Table<'_>) -> Config {
+    pub fn read(root: &ConfigTable<'_>) -> Config {
         root.check_keys(&SECTIONS, &SECTIONS_LATER);
         let params = root.get("params").and_then(|item| item.table()).map(|table| table.entries());
         let mut params = params.unwrap_or_default();
@@ -104,7 +105,7 @@ impl Config {
         let place = self.included.iter().position(|known| known.collection == collection && known.index == index);
         let place = place.unwrap_or_else(|| {
             let (collection, index) = (collection.to_string(), index.to_vec());
-            self.included.push(Included { collection, index, fields: Vec::new() });
+            self.included.push(IncludedFields { collection, index, fields: Vec::new() });
             self.included.len() - 1
         });
         let known = &mut self.included[place].fields;
@@ -117,9 +118,9 @@ impl Config {
 
     /// Reads a file's text alone, for tools that need only the sections about documents.
     pub fn parse(path: &Path, text: &str) -> Result<Config, Mistakes> {
-        let source = Source::new(path, text);
+        let source = ConfigFile::new(path, text);
         let document = source.document();
-        let config = Config::read(&Table::root(&source, &document));
+        let config = Config::read(&ConfigTable::root(&source, &document));
         source.finish().map(|()| config)
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! Written as a type alone (`fromDate = "integer"`) or as a table with `enum`, `min`, `max`, `default`, `required`.
 
-use super::table::{Item, Table};
+use super::table::{ConfigTable, Item};
 
 /// Header fields that frame the message or identify the client: no parameter is read from them.
 const OWN_FIELDS: [&str; 5] = ["connection", "content-length", "cookie", "host", "transfer-encoding"];
@@ -140,7 +140,7 @@ impl Parameter {
         parameter
     }
 
-    fn read_bounds(&mut self, table: &Table<'_>) {
+    fn read_bounds(&mut self, table: &ConfigTable<'_>) {
         if let Some(mut values) = table.get("enum").and_then(|item| item.list()) {
             if values.is_empty() || values.len() > ENUM_VALUES_MAX {
                 table.mistake(format!("{} values in `enum`", values.len()), format!("1 to {ENUM_VALUES_MAX}"));

@@ -6,7 +6,7 @@ use serde_json::Value as Json;
 use toml::de::DeValue;
 
 use super::file::read_file as read_bytes;
-use super::table::{Item, Table};
+use super::table::{ConfigTable, Item};
 
 /// Longest schema file.
 pub const SCHEMA_BYTES_MAX: u64 = 1 << 20;
@@ -41,7 +41,7 @@ fn read_file(item: &Item<'_>, path: &str) -> Option<String> {
     text.map_err(|error| item.mistake(format!("cannot read the schema {}: {error}", full.display()), "")).ok()
 }
 
-fn write_table(table: &Table<'_>, out: &mut String) {
+fn write_table(table: &ConfigTable<'_>, out: &mut String) {
     out.push('{');
     for (number, item) in table.entries().iter().enumerate() {
         if number > 0 {

@@ -1,7 +1,7 @@
 //! A configuration file being read: its text, its name for messages, and the mistakes found so far.
 //!
-//! All parts of a file are read through [`crate::config::Table`], which records mistakes here, so that the user sees them all
-//! at once: first [`Source::document`], then each section's reader, then [`Source::finish`].
+//! All parts of a file are read through [`crate::config::ConfigTable`], which records mistakes here, so that the user sees them
+//! all at once: first [`ConfigFile::document`], then each section's reader, then [`ConfigFile::finish`].
 
 use std::cell::RefCell;
 use std::ops::Range;
@@ -12,7 +12,7 @@ use toml::de::DeTable;
 use super::mistake::{MISTAKES_MAX, Mistake, Mistakes};
 
 /// One file.
-pub struct Source<'t> {
+pub struct ConfigFile<'t> {
     path: PathBuf,
     text: &'t str,
     mistakes: RefCell<Found>,
@@ -24,10 +24,10 @@ struct Found {
     more: usize,
 }
 
-impl<'t> Source<'t> {
+impl<'t> ConfigFile<'t> {
     /// A file's text; messages show the path, and paths inside the file are relative to it.
     pub fn new(path: &Path, text: &'t str) -> Self {
-        Source { path: path.to_path_buf(), text, mistakes: RefCell::default() }
+        ConfigFile { path: path.to_path_buf(), text, mistakes: RefCell::default() }
     }
 
     /// Parses the TOML. Syntax errors are recorded as mistakes and an empty table is returned: reading a partial file would

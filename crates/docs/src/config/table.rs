@@ -1,20 +1,20 @@
 //! Checked reading of a TOML table: each value knows its place, and each mistake states what is allowed.
 //!
-//! A reader first names the allowed keys ([`Table::check_keys`]), then takes values by type. A missing value or one of another
-//! type is recorded in the [`Source`] and returned as `None`, so that reading continues and finds further mistakes.
+//! A reader first names the allowed keys ([`ConfigTable::check_keys`]), then takes values by type. A missing value or one of
+//! another type is recorded in the [`ConfigFile`] and returned as `None`, so that reading continues and finds further mistakes.
 
 use std::ops::{Range, RangeInclusive};
 use std::rc::Rc;
 
 use toml::de::{DeTable, DeValue};
 
-use super::source::Source;
+use super::source::ConfigFile;
 use super::trail::Trail;
 
 /// A table, its path for messages, and its place in the file.
 #[derive(Clone)]
-pub struct Table<'a> {
-    source: &'a Source<'a>,
+pub struct ConfigTable<'a> {
+    source: &'a ConfigFile<'a>,
     table: &'a DeTable<'a>,
     trail: Rc<Trail<'a>>,
     span: Range<usize>,
@@ -23,7 +23,7 @@ pub struct Table<'a> {
 /// A value, its path for messages, and its place in the file.
 #[derive(Clone)]
 pub struct Item<'a> {
-    source: &'a Source<'a>,
+    source: &'a ConfigFile<'a>,
     value: &'a DeValue<'a>,
     name: &'a str,
     trail: Trail<'a>,
@@ -31,10 +31,10 @@ pub struct Item<'a> {
     key_span: Range<usize>,
 }
 
-impl<'a> Table<'a> {
+impl<'a> ConfigTable<'a> {
     /// The whole file.
-    pub fn root(source: &'a Source<'a>, document: &'a DeTable<'a>) -> Self {
-        Table { source, table: document, trail: Rc::new(Trail::Start), span: 0..0 }
+    pub fn root(source: &'a ConfigFile<'a>, document: &'a DeTable<'a>) -> Self {
+        ConfigTable { source, table: document, trail: Rc::new(Trail::Start), span: 0..0 }
     }
 
     /// Its name in messages: `[collections.users]`, or "the file".
@@ -95,7 +95,7 @@ impl<'a> Table<'a> {
     }
 
     /// The file it is in.
-    pub fn source(&self) -> &'a Source<'a> {
+    pub fn source(&self) -> &'a ConfigFile<'a> {
         self.source
     }
 }
@@ -122,7 +122,7 @@ impl<'a> Item<'a> {
     }
 
     /// The file it is in.
-    pub fn source(&self) -> &'a Source<'a> {
+    pub fn source(&self) -> &'a ConfigFile<'a> {
         self.source
     }
 
@@ -143,12 +143,17 @@ impl<'a> Item<'a> {
     }
 
     /// As a table.
-    pub fn table(&self) -> Option<Table<'a>> {
+    pub fn table(&self) -> Option<ConfigTable<'a>> {
         let table = self.value.as_table().or_else(|| {
             self.mismatch("a table");
             None
         })?;
-        Some(Table { source: self.source, table, trail: Rc::new(self.trail.clone()), span: self.key_span.clone() })
+        Some(ConfigTable {
+            source: self.source,
+            table,
+            trail: Rc::new(self.trail.clone()),
+            span: self.key_span.clone(),
+        })
     }
 
     /// As text.

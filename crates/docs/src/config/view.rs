@@ -1,12 +1,12 @@
 //! `[views.NAME]`: a grouped query whose result every write keeps up to date.
 
-use super::table::{Item, Table};
+use super::table::{ConfigTable, Item};
 use super::{Config, ViewConfig, names};
 use crate::views::{VIEWS_MAX, compile};
 
 /// Reads all views of the file, after the collections. Returns those that could be read, and the names of everything with
 /// mistakes so far.
-pub(crate) fn read_all(root: &Table<'_>, config: &Config) -> (Vec<ViewConfig>, Vec<String>) {
+pub(crate) fn read_all(root: &ConfigTable<'_>, config: &Config) -> (Vec<ViewConfig>, Vec<String>) {
     let mut doubtful = config.doubtful.clone();
     let Some(table) = root.get("views").and_then(|item| item.table()) else { return (Vec::new(), doubtful) };
     let mut entries = table.entries();

@@ -6,9 +6,9 @@
 //! - The log does not contain imported documents: an import is reported as [`DocumentChange::Reset`] of the collection, and so
 //!   is the deletion of a range of documents.
 
-use binjson::Document;
+use binjson::StoredDocument;
 
-use crate::database::{CollectionId, Database};
+use crate::database::{CollectionId, DocumentDatabase};
 use crate::encoding::{Key, KeyType};
 use crate::engine::{self, LoggedChange, STAMP_BYTES, TreeId, Version};
 
@@ -20,7 +20,7 @@ pub enum DocumentChange<'c> {
         /** Its key. */
         key: Key<'c>,
         /** Its new content. */
-        document: Document<'c>,
+        document: StoredDocument<'c>,
     },
     /// It was deleted.
     Delete {
@@ -33,7 +33,7 @@ pub enum DocumentChange<'c> {
 
 /// One change of a transaction.
 #[derive(Clone)]
-pub struct Event<'c> {
+pub struct ChangeEvent<'c> {
     /// The transaction's number.
     pub change_number: u64,
     /// The number of this change in the transaction, from 0.
@@ -53,9 +53,9 @@ pub struct Changes {
     collections: Vec<(TreeId, CollectionId, KeyType)>,
 }
 
-impl Database {
+impl DocumentDatabase {
     /// All changes of documents after `version`: see [`engine::Store::changes_since`].
-    pub fn changes_since(&self, version: u64) -> Result<Changes, engine::Error> {
+    pub fn changes_since(&self, version: u64) -> Result<Changes, engine::StoreError> {
         let reader = self.store().changes_since(Version(version))?;
         let infos = self.catalog().collections.iter().enumerate();
         let mut collections: Vec<_> =
@@ -77,7 +77,7 @@ impl Changes {
     }
 
     /// Visits the changes of the next transaction, of which there may be none; false if there is no further transaction now.
-    pub fn next(&mut self, mut visit: impl FnMut(&Event<'_>)) -> Result<bool, engine::Error> {
+    pub fn next(&mut self, mut visit: impl FnMut(&ChangeEvent<'_>)) -> Result<bool, engine::StoreError> {
         let Changes { reader, collections } = self;
         let Some(changeset) = reader.next()? else { return Ok(false) };
         let change_number = changeset.version().0;
@@ -90,12 +90,12 @@ impl Changes {
         let mut found = found.enumerate().peekable();
         while let Some((number, (collection, change))) = found.next() {
             let (number, is_last) = (u32::try_from(number).unwrap_or(u32::MAX - 1), found.peek().is_none());
-            visit(&Event { change_number, number, is_last, collection, change });
+            visit(&ChangeEvent { change_number, number, is_last, collection, change });
         }
         drop(found);
         if damaged {
             let source = std::io::Error::new(std::io::ErrorKind::InvalidData, "a document or key is damaged");
-            return Err(engine::Error::Io { context: format!("change {change_number}"), source });
+            return Err(engine::StoreError::Io { context: format!("change {change_number}"), source });
         }
         Ok(true)
     }
@@ -117,7 +117,7 @@ fn of_document<'c>(
     let (_, collection, kind) = collections[place];
     let change = match *change {
         LoggedChange::Put { key, value, .. } => {
-            let document = value.get(STAMP_BYTES..).and_then(|bytes| Document::from_bytes(bytes).ok());
+            let document = value.get(STAMP_BYTES..).and_then(|bytes| StoredDocument::from_bytes(bytes).ok());
             kind.of_bytes(key).zip(document).map(|(key, document)| DocumentChange::Put { key, document })
         }
         LoggedChange::Delete { key, .. } => kind.of_bytes(key).map(|key| DocumentChange::Delete { key }),

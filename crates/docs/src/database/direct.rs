@@ -3,34 +3,34 @@
 use std::os::fd::RawFd;
 
 use super::session::{Moment, Stored};
-use crate::database::{CollectionId, Database};
+use crate::database::{CollectionId, DocumentDatabase};
 use crate::encoding::Key;
 use crate::engine;
 use crate::error::ReadError;
 
 /// Direct reads of documents, bypassing the page cache: several at once, on one thread that does not block.
-pub struct DirectReads {
+pub struct DirectDocumentReads {
     pub(crate) inner: engine::DirectReads,
 }
 
 /// Result of a completed read.
 #[derive(Debug)]
-pub enum Outcome<'r> {
+pub enum DocumentOutcome<'r> {
     /// The document, or none, as of the moment when the read began.
     Found(Option<Stored<'r>>),
     /// The read would block: repeat it on a thread that may wait.
     Elsewhere,
 }
 
-impl Database {
+impl DocumentDatabase {
     /// Direct reads for the calling thread, with `places` slots of `place_bytes` each. `None` if they are unavailable or not
     /// needed.
-    pub fn direct_reads(&self, places: usize, place_bytes: usize) -> Option<DirectReads> {
-        Some(DirectReads { inner: self.store().direct_reads(places, place_bytes)? })
+    pub fn direct_reads(&self, places: usize, place_bytes: usize) -> Option<DirectDocumentReads> {
+        Some(DirectDocumentReads { inner: self.store().direct_reads(places, place_bytes)? })
     }
 }
 
-impl DirectReads {
+impl DirectDocumentReads {
     /// A file descriptor that becomes readable, edge-triggered, when reads have completed.
     pub fn completions(&self) -> RawFd {
         self.inner.completions()
@@ -42,11 +42,11 @@ impl DirectReads {
     }
 
     /// Reports the completed reads.
-    pub fn ended(&mut self, tell: &mut dyn FnMut(usize, Result<Outcome<'_>, ReadError>)) {
+    pub fn ended(&mut self, tell: &mut dyn FnMut(usize, Result<DocumentOutcome<'_>, ReadError>)) {
         self.inner.ended(&mut |place, outcome| {
             let outcome = outcome.map(|outcome| match outcome {
-                engine::Outcome::Found(value) => Outcome::Found(value.map(Stored::of)),
-                engine::Outcome::Elsewhere => Outcome::Elsewhere,
+                engine::ReadOutcome::Found(value) => DocumentOutcome::Found(value.map(Stored::of)),
+                engine::ReadOutcome::Elsewhere => DocumentOutcome::Elsewhere,
             });
             tell(place, outcome.map_err(ReadError::Store));
         });
@@ -56,11 +56,11 @@ impl DirectReads {
 impl Moment<'_> {
     /// A document by its key. If the session must not block and the document is not in memory, the error is of the kind
     /// [`ErrorKind::WouldWait`](engine::ErrorKind::WouldWait). Then `slot` says whether `reads` has started a direct read, and in which
-    /// queue entry: see [`DirectReads::ended`]. Without one, repeat the read on a thread that may wait.
+    /// queue entry: see [`DirectDocumentReads::ended`]. Without one, repeat the read on a thread that may wait.
     #[inline]
     pub fn get_or_begin(
         &self,
-        reads: &mut DirectReads,
+        reads: &mut DirectDocumentReads,
         (collection, key): (CollectionId, &Key<'_>),
         slot: &mut Option<usize>,
     ) -> Result<Option<Stored<'_>>, ReadError> {
@@ -73,6 +73,6 @@ impl Moment<'_> {
             engine::Got::Later(number) => Some(number),
             engine::Got::Elsewhere => None,
         };
-        Err(ReadError::Store(engine::Error::NotInMemory))
+        Err(ReadError::Store(engine::StoreError::NotInMemory))
     }
 }

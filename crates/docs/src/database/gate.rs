@@ -1,5 +1,5 @@
 //! The gate that every write passes, so that no write is in progress while a database is opened anew
-//! ([`crate::Database::reopen`]) or a collection is emptied ([`crate::transactions::truncate`]).
+//! ([`crate::DocumentDatabase::reopen`]) or a collection is emptied ([`crate::transactions::truncate`]).
 //!
 //! A write is counted from before its preparation until its result is reported. The gate closes in two steps. First it blocks
 //! long writes (statements on threads that may block) and waits for those in progress. Then it blocks all writes; those still
@@ -26,7 +26,7 @@ const GONE: u8 = 3;
 
 /// Classes of writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum WriteKind {
     /// One transaction, possibly of an event loop.
     Short,
     /// May run for seconds, on a thread that may wait.
@@ -67,13 +67,13 @@ impl Drop for Closed<'_> {
 }
 
 impl Gate {
-    fn inside(&self, kind: Kind) -> &AtomicUsize {
-        if kind == Kind::Short { &self.short } else { &self.long }
+    fn inside(&self, kind: WriteKind) -> &AtomicUsize {
+        if kind == WriteKind::Short { &self.short } else { &self.long }
     }
 
     /// Enters, or returns why not.
     #[inline]
-    pub(crate) fn try_enter(&self, kind: Kind) -> Result<(), Shut> {
+    pub(crate) fn try_enter(&self, kind: WriteKind) -> Result<(), Shut> {
         // Counted before the state is read: closing sets the state before it reads the count.
         self.inside(kind).fetch_add(1, Ordering::SeqCst);
         match self.state.load(Ordering::SeqCst) {
@@ -83,10 +83,10 @@ impl Gate {
     }
 
     #[cold]
-    fn judge(&self, kind: Kind, state: u8) -> Result<(), Shut> {
+    fn judge(&self, kind: WriteKind, state: u8) -> Result<(), Shut> {
         let shut = match state {
             OPEN => return Ok(()),
-            CLOSED_TO_LONG if kind == Kind::Short => return Ok(()),
+            CLOSED_TO_LONG if kind == WriteKind::Short => return Ok(()),
             GONE => Shut::Gone,
             _ => Shut::Closed,
         };
@@ -96,7 +96,7 @@ impl Gate {
 
     /// Enters, possibly after a wait; false if the gate is closed for ever.
     #[inline]
-    pub(crate) fn enter(&self, kind: Kind) -> bool {
+    pub(crate) fn enter(&self, kind: WriteKind) -> bool {
         loop {
             match self.try_enter(kind) {
                 Ok(()) => return true,
@@ -108,23 +108,23 @@ impl Gate {
 
     /// Waits until the gate is no longer closed to this kind.
     #[cold]
-    fn wait(&self, kind: Kind) {
+    fn wait(&self, kind: WriteKind) {
         let mut changing = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
         while self.is_closed_to(kind) {
             changing = self.changed.wait(changing).unwrap_or_else(PoisonError::into_inner);
         }
     }
 
-    fn is_closed_to(&self, kind: Kind) -> bool {
+    fn is_closed_to(&self, kind: WriteKind) -> bool {
         match self.state.load(Ordering::SeqCst) {
             CLOSED => true,
-            CLOSED_TO_LONG => kind == Kind::Long,
+            CLOSED_TO_LONG => kind == WriteKind::Long,
             _ => false,
         }
     }
 
     #[inline]
-    pub(crate) fn leave(&self, kind: Kind) {
+    pub(crate) fn leave(&self, kind: WriteKind) {
         self.inside(kind).fetch_sub(1, Ordering::SeqCst);
     }
 
@@ -152,21 +152,21 @@ impl Gate {
             return None;
         }
         self.set(CLOSED_TO_LONG);
-        let is_closed = (self.empties(Kind::Long, BRIEF_WAIT) || self.give_up()) && self.close();
+        let is_closed = (self.empties(WriteKind::Long, BRIEF_WAIT) || self.give_up()) && self.close();
         is_closed.then(|| Closed { gate: self, _closer: closer })
     }
 
     /// Blocks long writes and waits until none is inside. If that takes too long, opens the gate again and returns false.
     pub(crate) fn close_to_long(&self) -> bool {
         self.set(CLOSED_TO_LONG);
-        self.empties(Kind::Long, LONG_WAIT) || self.give_up()
+        self.empties(WriteKind::Long, LONG_WAIT) || self.give_up()
     }
 
     /// After [`Gate::close_to_long`]: blocks all writes and waits until none is inside. If that takes too long, opens the gate
     /// again and returns false.
     pub(crate) fn close(&self) -> bool {
         self.set(CLOSED);
-        self.empties(Kind::Short, SHORT_WAIT) || self.give_up()
+        self.empties(WriteKind::Short, SHORT_WAIT) || self.give_up()
     }
 
     fn give_up(&self) -> bool {
@@ -174,7 +174,7 @@ impl Gate {
         false
     }
 
-    fn empties(&self, kind: Kind, most: Duration) -> bool {
+    fn empties(&self, kind: WriteKind, most: Duration) -> bool {
         let until = Instant::now() + most;
         while self.inside(kind).load(Ordering::SeqCst) > 0 {
             if Instant::now() >= until {
@@ -206,14 +206,14 @@ mod tests {
         let gate = Gate::default();
         let closed = gate.try_close();
         assert!(closed.is_some() && gate.try_close().is_none());
-        assert_eq!(gate.try_enter(Kind::Short), Err(Shut::Closed));
+        assert_eq!(gate.try_enter(WriteKind::Short), Err(Shut::Closed));
         drop(closed);
-        assert_eq!(gate.try_enter(Kind::Long), Ok(()));
+        assert_eq!(gate.try_enter(WriteKind::Long), Ok(()));
         // It does not wait long for writes inside.
         assert!(gate.try_close().is_none());
-        assert_eq!(gate.try_enter(Kind::Short), Ok(()));
-        gate.leave(Kind::Short);
-        gate.leave(Kind::Long);
+        assert_eq!(gate.try_enter(WriteKind::Short), Ok(()));
+        gate.leave(WriteKind::Short);
+        gate.leave(WriteKind::Long);
         gate.end();
         assert!(gate.try_close().is_none());
     }
@@ -225,7 +225,7 @@ mod tests {
             for number in 0..4 {
                 let (gate, is_closed, inside) = (&gate, &is_closed, &inside);
                 scope.spawn(move || {
-                    let kind = if number == 0 { Kind::Long } else { Kind::Short };
+                    let kind = if number == 0 { WriteKind::Long } else { WriteKind::Short };
                     while gate.enter(kind) {
                         let before = is_closed.load(Ordering::SeqCst);
                         std::thread::yield_now();
@@ -243,6 +243,6 @@ mod tests {
             }
         });
         assert_eq!(inside.into_inner(), 0);
-        assert!(!gate.enter(Kind::Short));
+        assert!(!gate.enter(WriteKind::Short));
     }
 }

@@ -1,8 +1,8 @@
 //! A database: a directory opened with a configuration.
 //!
-//! [`Database::open`] applies the configuration to the directory before anything is served. The handle is cheap to clone; each
-//! thread that uses it opens a [`Session`]. Beside it are the gate that every write passes, the change of the configuration,
-//! the feed of changes, the removal of expired documents, and verification.
+//! [`DocumentDatabase::open`] applies the configuration to the directory before anything is served. The handle is cheap to
+//! clone; each thread that uses it opens a [`ReaderSession`]. Beside it are the gate that every write passes, the change of the
+//! configuration, the feed of changes, the removal of expired documents, and verification.
 //!
 //! It imports `opening`, `writes`, `sql` and the folders below them. It does not know statements that write.
 
@@ -14,9 +14,9 @@ mod session;
 mod sweep;
 pub mod verify;
 
-pub(crate) use gate::{Kind, Shut};
+pub(crate) use gate::{Shut, WriteKind};
 pub(crate) use reopen::Passing;
-pub use session::{Moment, Session, Stored, VisitDocument};
+pub use session::{Moment, ReaderSession, Stored, VisitDocument};
 pub use sweep::{Sweep, Swept};
 
 use std::path::{Path, PathBuf};
@@ -27,12 +27,12 @@ use crate::catalog::Catalog;
 use crate::config::Config;
 use crate::engine::{self, Recovery, Store, TreeId};
 use crate::error::{ReadError, WriteError};
-use crate::expire::Clock;
+use crate::expire::WallClock;
 use crate::opening::{
-    CATALOG_TREE, Counter, Differences, IndexBuilder, OpenError, Resolved, Rows, counter, losses, rebuild,
-    stored_catalog, stored_rows,
+    CATALOG_TREE, CountingThread, DatabaseOpenError, Differences, IndexBuilder, ResolvedCatalog, Rows, counter, losses,
+    rebuild, stored_catalog, stored_rows,
 };
-use crate::sql::{Query, SqlError};
+use crate::sql::{PreparedQuery, SqlError};
 use crate::views::{self, Builder, Heart, ViewId, ViewReport, ViewState, ViewStatus, Views};
 use crate::writes::{
     Collection, Keys, LONG_CHECK_BYTES, LongCheck, Op, Precondition, Prepared, RuleStatus, Written, announced, scratch,
@@ -45,7 +45,7 @@ const BUILD_WAIT: std::time::Duration = std::time::Duration::from_millis(2);
 
 /// An open database.
 #[derive(Clone)]
-pub struct Database {
+pub struct DocumentDatabase {
     pub(crate) inner: Arc<Inner>,
 }
 
@@ -54,17 +54,17 @@ pub(crate) struct Inner {
     pub(crate) builder: Mutex<Builder>,
     pub(crate) index_builder: Mutex<IndexBuilder>,
     /// Its thread stops when it is dropped.
-    counter: Counter,
+    counter: CountingThread,
     pub(crate) heart: Arc<Heart>,
     pub(crate) dir: PathBuf,
     catalog: Catalog,
     dropped: Differences,
-    clock: Clock,
+    clock: WallClock,
     /// Whether documents of any collection expire.
     is_timed: bool,
     pub(crate) gate: Gate,
     /// The database that has taken over, with another configuration.
-    pub(crate) successor: OnceLock<Database>,
+    pub(crate) successor: OnceLock<DocumentDatabase>,
     pub(crate) is_superseded: AtomicBool,
     /// Shared by all databases that have replaced one another; each of them that is in memory holds a reference.
     pub(crate) generations: Arc<()>,
@@ -95,13 +95,13 @@ fn next_number(collection: &Collection) -> Option<(TreeId, String, [u8; 8])> {
     Some((tree, collection.info.name.clone(), next))
 }
 
-impl engine::Transaction for NextNumbers {
+impl engine::RetriableTransaction for NextNumbers {
     fn prepare(&mut self, tx: &mut engine::Tx<'_>) -> Result<(), engine::Abort> {
         self.0.iter().for_each(|(tree, row, next)| tx.put(*tree, row.as_bytes(), next));
         Ok(())
     }
 
-    fn finish(self: Box<Self>, outcome: Result<engine::Commit, engine::Error>) {
+    fn finish(self: Box<Self>, outcome: Result<engine::Commit, engine::StoreError>) {
         if let Err(error) = outcome {
             tracing::debug!(%error, "the next key numbers were not stored: some numbers will be skipped");
         }
@@ -132,25 +132,29 @@ pub struct Required {
     pub key: Vec<u8>,
 }
 
-impl Database {
+impl DocumentDatabase {
     /// Opens or creates the database in a directory and applies the configuration: new and changed indexes are built, documents
     /// are checked against a changed schema, and new references are checked. Collections and indexes that the configuration no
     /// longer declares are dropped only if [`Config::may_drop`] permits it; otherwise opening fails and the directory stays
     /// unchanged.
-    pub fn open(config: &Config, dir: &Path, options: engine::Options) -> Result<(Database, Recovery), OpenError> {
+    pub fn open(
+        config: &Config,
+        dir: &Path,
+        options: engine::StoreOptions,
+    ) -> Result<(DocumentDatabase, Recovery), DatabaseOpenError> {
         let (store, recovery) = Store::open(dir, options)?;
-        let database = Database::with_store(config, dir, store)?;
+        let database = DocumentDatabase::with_store(config, dir, store)?;
         Ok((database, recovery))
     }
 
     /// The same over a store that is already open.
-    pub fn with_store(config: &Config, dir: &Path, store: Store) -> Result<Database, OpenError> {
+    pub fn with_store(config: &Config, dir: &Path, store: Store) -> Result<DocumentDatabase, DatabaseOpenError> {
         let catalog_tree = store.tree(CATALOG_TREE)?;
         let stored = stored_rows::read(&store.reader()?.snapshot(), catalog_tree)?;
         losses::check(config, &store, &store.reader()?.snapshot(), &stored)?;
         rebuild::drop_trees(&store, catalog_tree, &stored)?;
         let stored = stored_rows::after_drops(stored);
-        let (database, rows) = Database::assemble(config, dir, store, &stored, Arc::default(), None)?;
+        let (database, rows) = DocumentDatabase::assemble(config, dir, store, &stored, Arc::default(), None)?;
         rebuild::drop_trees(database.store(), catalog_tree, &rows)?;
         database.begin_builds();
         Ok(database)
@@ -163,8 +167,8 @@ impl Database {
     }
 
     /// Applies a configuration to the store while no writes run. Returns the new catalog rows; the caller must remove the trees
-    /// that they mark as dropped. Background builds start only with [`Database::begin_builds`]. `until_now` is the core of the
-    /// database that used the store before.
+    /// that they mark as dropped. Background builds start only with [`DocumentDatabase::begin_builds`]. `until_now` is the core
+    /// of the database that used the store before.
     pub(crate) fn assemble(
         config: &Config,
         dir: &Path,
@@ -172,20 +176,20 @@ impl Database {
         stored: &Rows,
         generations: Arc<()>,
         until_now: Option<&Heart>,
-    ) -> Result<(Database, Rows), OpenError> {
+    ) -> Result<(DocumentDatabase, Rows), DatabaseOpenError> {
         let catalog_tree = store.tree(CATALOG_TREE)?;
         let reader = store.reader()?;
         let dropped = losses::check(config, &store, &reader.snapshot(), stored)?;
         let resolved = stored_catalog::resolve(&store, &reader.snapshot(), config, stored)?;
-        let Resolved { mut catalog, schemas, wishes, work, mut rows, mut obsolete } = resolved;
+        let ResolvedCatalog { mut catalog, schemas, wishes, work, mut rows, mut obsolete } = resolved;
         let watched = views::resolve((&store, catalog_tree), &reader.snapshot(), config, &catalog, stored)?;
         rows.extend(watched.rows);
         obsolete.extend(watched.obsolete);
         let mut collections = Vec::new();
         for (place, schema) in schemas.into_iter().enumerate() {
-            collections.push(Collection::new(&catalog, place, schema).map_err(OpenError::Mismatch)?);
+            collections.push(Collection::new(&catalog, place, schema).map_err(DatabaseOpenError::Mismatch)?);
         }
-        announced::announce(&mut collections, &catalog, wishes).map_err(OpenError::Mismatch)?;
+        announced::announce(&mut collections, &catalog, wishes).map_err(DatabaseOpenError::Mismatch)?;
         let mut builds = Vec::new();
         for (collection, work) in collections.iter().zip(&work).filter(|(_, work)| !work.is_empty()) {
             builds.extend(rebuild::collection(&store, &reader, collection, work, config.sort_bytes)?);
@@ -193,7 +197,7 @@ impl Database {
         rebuild::make_visible(&store, catalog_tree, builds, &rows, &obsolete)?;
         for view in &watched.views.list {
             if let Some(collection) = view.definition.collection() {
-                collections[collection].watch(view).map_err(OpenError::Mismatch)?;
+                collections[collection].watch(view).map_err(DatabaseOpenError::Mismatch)?;
             }
         }
         catalog.views = views::tables(config, &catalog)?;
@@ -208,7 +212,7 @@ impl Database {
         let builder = Builder::start(&heart, config.build_threads)?;
         let index_builder = IndexBuilder::start(&heart)?;
         catalog.counts = counter::counts(&heart);
-        let counter = Counter::start(&heart, &catalog, stored)?;
+        let counter = CountingThread::start(&heart, &catalog, stored)?;
         let is_timed = heart.collections.iter().any(Collection::is_timed);
         let inner = Inner {
             builder: Mutex::new(builder),
@@ -225,11 +229,11 @@ impl Database {
             is_superseded: AtomicBool::new(false),
             generations,
         };
-        Ok((Database { inner: Arc::new(inner) }, rows))
+        Ok((DocumentDatabase { inner: Arc::new(inner) }, rows))
     }
 
     /// The clock by which documents expire.
-    pub fn clock(&self) -> &Clock {
+    pub fn clock(&self) -> &WallClock {
         &self.inner.clock
     }
 
@@ -260,8 +264,8 @@ impl Database {
 
     /// Prepares a query. To learn which fields indexes should include for it, prepare it on [`outline`](crate::outline) before
     /// the database is opened.
-    pub fn prepare_query(&self, sql: &str) -> Result<Query, SqlError> {
-        Query::prepare(sql, &self.inner.catalog)
+    pub fn prepare_query(&self, sql: &str) -> Result<PreparedQuery, SqlError> {
+        PreparedQuery::prepare(sql, &self.inner.catalog)
     }
 
     /// The engine below: for checkpoints, statistics and backups.
@@ -318,8 +322,8 @@ impl Database {
         let now = session.now();
         let heart = &self.inner.heart;
         let source = match view.definition.collection() {
-            Some(collection) => views::Source::Collection(&heart.collections[collection]),
-            None => views::Source::View(heart.views.lower(view).unwrap_or(view)),
+            Some(collection) => views::ViewSource::Collection(&heart.collections[collection]),
+            None => views::ViewSource::View(heart.views.lower(view).unwrap_or(view)),
         };
         let mut report = views::verify(now.snapshot(), &heart.store, (source, view), heart.build_bytes, goes_on)?;
         now.check_indexes()?;
@@ -338,7 +342,7 @@ impl Database {
 
     /// Commits one write and waits until it is durable; a lone caller commits on its own thread.
     pub fn write_now(&self, write: &Write) -> Result<Written, WriteError> {
-        let Some(_passing) = self.pass(Kind::Short) else {
+        let Some(_passing) = self.pass(WriteKind::Short) else {
             let (database, write) = self.succeeded(write)?;
             return database.write_now(&write);
         };
@@ -355,7 +359,7 @@ impl Database {
 
     /// Commits several writes in one transaction, all or none, and waits until it is durable.
     pub fn write_all(&self, writes: &[Write]) -> Result<(), WriteError> {
-        let Some(_passing) = self.pass(Kind::Short) else {
+        let Some(_passing) = self.pass(WriteKind::Short) else {
             let moved: Vec<_> = writes.iter().map(|write| self.succeeded(write)).collect::<Result<_, _>>()?;
             let Some((database, _)) = moved.first().cloned() else { return Ok(()) };
             return database.write_all(&moved.into_iter().map(|(_, write)| write).collect::<Vec<_>>());
@@ -369,13 +373,13 @@ impl Database {
             if refused.is_none() { Ok(()) } else { Err(engine::Abort) }
         });
         match (commit, refused) {
-            (Err(engine::Error::Aborted), Some(refused)) => Err(refused),
+            (Err(engine::StoreError::Aborted), Some(refused)) => Err(refused),
             (commit, _) => Ok(commit.map(drop)?),
         }
     }
 
     /// Whether a document exists in a transaction, that is, it is stored and has not expired.
-    pub(crate) fn is_there(&self, required: &Required, tx: &mut engine::Tx<'_>) -> Result<bool, engine::Error> {
+    pub(crate) fn is_there(&self, required: &Required, tx: &mut engine::Tx<'_>) -> Result<bool, engine::StoreError> {
         let collection = self.collection_at(required.collection);
         let found = tx.get(collection.info.tree, &required.key)?;
         Ok(found.is_some_and(|stored| collection.is_there(&stored, || self.inner.clock.now_ms())))
@@ -404,7 +408,7 @@ impl Database {
     }
 
     /// Whether preparing a write would check a long document against a general schema, which takes too long for an event loop.
-    pub fn has_long_check(&self, session: &Session, write: &Write) -> bool {
+    pub fn has_long_check(&self, session: &ReaderSession, write: &Write) -> bool {
         let collection = self.collection_at(write.collection);
         if !collection.checks_fully() {
             return false;
@@ -438,14 +442,14 @@ impl Database {
 
 pub(crate) fn written(
     outcome: Option<Result<Prepared, WriteError>>,
-    commit: Result<engine::Commit, engine::Error>,
+    commit: Result<engine::Commit, engine::StoreError>,
 ) -> Result<Written, WriteError> {
     match (commit, outcome) {
         (Ok(commit), Some(Ok(prepared))) => {
             let change_number = prepared.unchanged.unwrap_or(commit.version.0);
             Ok(Written { change_number, created: prepared.created, key: prepared.key })
         }
-        (Err(engine::Error::Aborted), Some(Err(refused))) => Err(refused),
+        (Err(engine::StoreError::Aborted), Some(Err(refused))) => Err(refused),
         (Err(error), _) => Err(error.into()),
         (Ok(_), _) => Err(WriteError::Unknown { why: "the store finished a write it had not prepared".to_string() }),
     }

@@ -1,8 +1,8 @@
 //! Changing the configuration of an open database, without downtime.
 //!
-//! A [`Database`] keeps the configuration that it was opened with. [`Database::reopen`] opens another one over the same store,
-//! as at a start: new parts are built and checked while writes continue. It takes over while no write is in progress
-//! ([`crate::database::gate`]), so no write runs half under the old and half under the new configuration:
+//! A [`DocumentDatabase`] keeps the configuration that it was opened with. [`DocumentDatabase::reopen`] opens another one over
+//! the same store, as at a start: new parts are built and checked while writes continue. It takes over while no write is in
+//! progress ([`crate::database::gate`]), so no write runs half under the old and half under the new configuration:
 //!
 //! 1. The configuration is rejected if it has mistakes, if a change cannot be made while writes continue, or if it would drop
 //!    more than is permitted ([`crate::opening::losses`]). Nothing has been changed yet.
@@ -19,23 +19,25 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
-use super::gate::{Kind, Shut};
+use super::gate::{Shut, WriteKind};
 use crate::catalog::{CollectionInfo, ReadinessState};
 use crate::caught;
 use crate::config::Config;
-use crate::database::{Database, Required, Write};
+use crate::database::{DocumentDatabase, Required, Write};
 use crate::engine::{self, Direction, KeyRange};
 use crate::error::WriteError;
-use crate::opening::{CATALOG_TREE, IndexBuilder, OpenError, Rows, Work, losses, rebuild, stored_catalog, stored_rows};
+use crate::opening::{
+    CATALOG_TREE, DatabaseOpenError, IndexBuilder, Rows, Work, losses, rebuild, stored_catalog, stored_rows,
+};
 use crate::views::{self, Builder};
 
 /// The failure reported for a view whose build was stopped by a failed reopening.
 const STOPPED: &str = "its build was stopped by a change of the configuration that failed; restart";
 
 /// The error for a panic during a change.
-fn panicked(why: String) -> OpenError {
+fn panicked(why: String) -> DatabaseOpenError {
     let source = std::io::Error::other(why);
-    engine::Error::Io { context: "take another configuration".to_string(), source }.into()
+    engine::StoreError::Io { context: "take another configuration".to_string(), source }.into()
 }
 
 /// The rows of the catalog's tree, as stored.
@@ -43,13 +45,13 @@ type CatalogRows = BTreeMap<Vec<u8>, Vec<u8>>;
 
 /// A write in progress; the database cannot be superseded while this lives.
 pub(crate) struct Passing {
-    database: Database,
-    kind: Kind,
+    database: DocumentDatabase,
+    kind: WriteKind,
 }
 
 impl Deref for Passing {
-    type Target = Database;
-    fn deref(&self) -> &Database {
+    type Target = DocumentDatabase;
+    fn deref(&self) -> &DocumentDatabase {
         &self.database
     }
 }
@@ -72,20 +74,20 @@ fn needs_restart(info: &CollectionInfo, work: &Work) -> String {
     )
 }
 
-impl Database {
+impl DocumentDatabase {
     /// Opens the store with another configuration, which then takes over. Before that, while writes wait, `publish` is called
     /// with the new database; if it returns an error, everything stays as it was. Returns the new database, and how long writes
     /// waited.
     ///
     /// Builds of views and checks of rules that are in progress begin anew.
-    pub fn reopen<E: From<OpenError>>(
+    pub fn reopen<E: From<DatabaseOpenError>>(
         &self,
         config: &Config,
-        publish: impl FnOnce(&Database) -> Result<(), E>,
-    ) -> Result<(Database, Duration), E> {
+        publish: impl FnOnce(&DocumentDatabase) -> Result<(), E>,
+    ) -> Result<(DocumentDatabase, Duration), E> {
         self.check_reopen(config)?;
         let _closer = self.inner.gate.closer();
-        let is_busy = || OpenError::Mismatch("statements that write are running: try again".to_string());
+        let is_busy = || DatabaseOpenError::Mismatch("statements that write are running: try again".to_string());
         if !self.inner.gate.close_to_long() {
             return Err(is_busy().into());
         }
@@ -119,9 +121,9 @@ impl Database {
     }
 
     /// Checks that the stored data permits this configuration.
-    fn check_reopen(&self, config: &Config) -> Result<(), OpenError> {
+    fn check_reopen(&self, config: &Config) -> Result<(), DatabaseOpenError> {
         if self.is_superseded() {
-            return Err(OpenError::Mismatch("another configuration has taken over already".to_string()));
+            return Err(DatabaseOpenError::Mismatch("another configuration has taken over already".to_string()));
         }
         let store = self.store();
         let catalog_tree = store.tree(CATALOG_TREE)?;
@@ -133,19 +135,19 @@ impl Database {
         views::resolve((store, catalog_tree), &snapshot, config, &resolved.catalog, &stored)?;
         for (info, work) in resolved.catalog.collections.iter().zip(&resolved.work) {
             if !work.is_empty() {
-                return Err(OpenError::Mismatch(needs_restart(info, work)));
+                return Err(DatabaseOpenError::Mismatch(needs_restart(info, work)));
             }
         }
         Ok(())
     }
 
     /// Makes the new database and calls `publish`. After an error of either step everything is as before.
-    fn make_or_put_back<E: From<OpenError>>(
+    fn make_or_put_back<E: From<DatabaseOpenError>>(
         &self,
         config: &Config,
-        publish: impl FnOnce(&Database) -> Result<(), E>,
-    ) -> Result<(Database, Rows), E> {
-        let before = self.catalog_rows().map_err(OpenError::from)?;
+        publish: impl FnOnce(&DocumentDatabase) -> Result<(), E>,
+    ) -> Result<(DocumentDatabase, Rows), E> {
+        let before = self.catalog_rows().map_err(DatabaseOpenError::from)?;
         // All writes wait for this, so a panic must become an error like any other.
         let made = caught::unless_panic(|| {
             self.make(config).map_err(E::from).and_then(|made| publish(&made.0).map(|()| made))
@@ -159,12 +161,12 @@ impl Database {
     }
 
     /// The new database, closed to writes, and the rows that name trees to be removed.
-    fn make(&self, config: &Config) -> Result<(Database, Rows), OpenError> {
+    fn make(&self, config: &Config) -> Result<(DocumentDatabase, Rows), DatabaseOpenError> {
         let store = self.store().clone();
         let stored = stored_rows::read(&store.reader()?.snapshot(), self.inner.heart.catalog_tree)?;
         let generations = Arc::clone(&self.inner.generations);
         let (database, rows) =
-            Database::assemble(config, &self.inner.dir, store, &stored, generations, Some(&self.inner.heart))?;
+            DocumentDatabase::assemble(config, &self.inner.dir, store, &stored, generations, Some(&self.inner.heart))?;
         let closed = database.inner.gate.close_to_long() && database.inner.gate.close();
         debug_assert!(closed, "nobody knows it yet");
         let mut drops: Rows = stored;
@@ -173,7 +175,7 @@ impl Database {
     }
 
     /// The rows of the catalog's tree.
-    fn catalog_rows(&self) -> Result<CatalogRows, engine::Error> {
+    fn catalog_rows(&self) -> Result<CatalogRows, engine::StoreError> {
         let (mut rows, tree) = (CatalogRows::new(), self.inner.heart.catalog_tree);
         self.store().reader()?.snapshot().scan(tree, KeyRange::ALL, Direction::Forward, &mut |key, value| {
             rows.insert(key.to_vec(), value.to_vec());
@@ -185,7 +187,7 @@ impl Database {
     /// Restores the catalog's rows; the new database has changed nothing else in the store. A remaining row would mislead a
     /// later opening. For example, a view whose collection was empty could be marked as ready although writes have not
     /// maintained it since.
-    fn put_back(&self, before: &CatalogRows) -> Result<(), engine::Error> {
+    fn put_back(&self, before: &CatalogRows) -> Result<(), engine::StoreError> {
         let (now, tree) = (self.catalog_rows()?, self.inner.heart.catalog_tree);
         if now != *before {
             self.store().commit(&mut |tx| {
@@ -206,7 +208,7 @@ impl Database {
     }
 
     /// Restarts the index builder after a failed reopening. Views that were being built fail, because their snapshots are gone.
-    /// The next successful reopening begins them anew ([`Database::has_stopped_builds`]).
+    /// The next successful reopening begins them anew ([`DocumentDatabase::has_stopped_builds`]).
     fn start_builders(&self) {
         for view in self.inner.heart.views.list.iter().filter(|view| view.state() == views::ViewState::Building) {
             view.fail(STOPPED.to_string());
@@ -222,19 +224,19 @@ impl Database {
 
     /// Counts a write as in progress; `None`: another database has taken over.
     #[inline]
-    pub(crate) fn pass(&self, kind: Kind) -> Option<Passing> {
+    pub(crate) fn pass(&self, kind: WriteKind) -> Option<Passing> {
         self.inner.gate.enter(kind).then(|| Passing { database: self.clone(), kind })
     }
 
     /// The same for callers that must not wait.
     #[inline]
-    pub(crate) fn try_pass(&self, kind: Kind) -> Result<Passing, Shut> {
+    pub(crate) fn try_pass(&self, kind: WriteKind) -> Result<Passing, Shut> {
         self.inner.gate.try_enter(kind).map(|()| Passing { database: self.clone(), kind })
     }
 
     /// Translates a write for the database that has taken over.
     #[cold]
-    pub(crate) fn succeeded(&self, write: &Write) -> Result<(Database, Write), WriteError> {
+    pub(crate) fn succeeded(&self, write: &Write) -> Result<(DocumentDatabase, Write), WriteError> {
         let successor = self.inner.successor.get().ok_or(WriteError::Busy)?;
         let name = &self.collection_at(write.collection).info.name;
         let collection = successor.collection(name).ok_or(WriteError::NotFound)?;
@@ -252,7 +254,7 @@ impl Database {
     }
 
     /// The database that has taken over last, or this one.
-    pub fn newest(&self) -> Database {
+    pub fn newest(&self) -> DocumentDatabase {
         let mut newest = self;
         while let Some(next) = newest.inner.successor.get() {
             newest = next;
@@ -261,7 +263,7 @@ impl Database {
     }
 
     /// Whether it is the same open database.
-    pub fn is_same(&self, other: &Database) -> bool {
+    pub fn is_same(&self, other: &DocumentDatabase) -> bool {
         Arc::ptr_eq(&self.inner, &other.inner)
     }
 

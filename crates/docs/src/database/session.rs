@@ -3,12 +3,12 @@
 use std::borrow::Cow;
 use std::ops::{Bound, ControlFlow};
 
-use binjson::Document;
+use binjson::StoredDocument;
 
 use crate::catalog::readiness;
-use crate::database::{CollectionId, Database};
+use crate::database::{CollectionId, DocumentDatabase};
 use crate::encoding::Key;
-use crate::engine::{self, Direction, KeyRange, STAMP_BYTES, View};
+use crate::engine::{self, Direction, KeyRange, ReadView, STAMP_BYTES};
 use crate::error::ReadError;
 use crate::sql::{FirstRange, QueryError, Value};
 use crate::views::table::WithViews;
@@ -22,17 +22,17 @@ const LISTED_PER_ASKING: u32 = 32;
 const LISTED_BYTES_PER_ASKING: usize = 2 << 10;
 
 /// The registration of one thread as a reader of a database. Not shared between threads.
-pub struct Session {
-    database: Database,
+pub struct ReaderSession {
+    database: DocumentDatabase,
     reader: engine::Reader,
 }
 
 /// The database as of one moment. Should be short-lived: it pins pages while it lives.
 pub struct Moment<'s> {
-    database: &'s Database,
+    database: &'s DocumentDatabase,
     /// Another database has taken over, so the indexes and views of this one are no longer maintained.
     is_superseded: bool,
-    view: WithViews<'s, engine::Snapshot<'s>>,
+    view: WithViews<'s, engine::StoreSnapshot<'s>>,
 }
 
 /// A stored document.
@@ -44,25 +44,25 @@ pub struct Stored<'v> {
 /// Visits one document of a list, and returns whether to continue.
 pub type VisitDocument<'v> = dyn FnMut(&Key<'_>, &Stored<'_>) -> Result<ControlFlow<()>, ReadError> + 'v;
 
-impl Database {
+impl DocumentDatabase {
     /// Registers the calling thread.
-    pub fn session(&self) -> Result<Session, engine::Error> {
-        Ok(Session::new(self.clone(), self.store().reader()?))
+    pub fn session(&self) -> Result<ReaderSession, engine::StoreError> {
+        Ok(ReaderSession::new(self.clone(), self.store().reader()?))
     }
 }
 
-impl Session {
-    pub(crate) fn new(database: Database, reader: engine::Reader) -> Session {
-        Session { database, reader }
+impl ReaderSession {
+    pub(crate) fn new(database: DocumentDatabase, reader: engine::Reader) -> ReaderSession {
+        ReaderSession { database, reader }
     }
 
     /// The same session without its cache of document positions, for documents that are rarely read twice.
-    pub fn without_places(self) -> Session {
-        Session { reader: self.reader.without_places(), ..self }
+    pub fn without_places(self) -> ReaderSession {
+        ReaderSession { reader: self.reader.without_places(), ..self }
     }
 
     /// The database.
-    pub fn database(&self) -> &Database {
+    pub fn database(&self) -> &DocumentDatabase {
         &self.database
     }
 
@@ -139,7 +139,7 @@ impl<'s> Moment<'s> {
     }
 
     #[inline]
-    pub(crate) fn snapshot(&self) -> &engine::Snapshot<'s> {
+    pub(crate) fn snapshot(&self) -> &engine::StoreSnapshot<'s> {
         &self.view.inner
     }
 
@@ -238,12 +238,12 @@ impl<'s> Moment<'s> {
         Ok(self.view.inner.check()?)
     }
 
-    /// The same for reads through indexes or views. [`engine::Error::Busy`] if another database had already taken over, since
-    /// this one's are then no longer maintained.
+    /// The same for reads through indexes or views. [`engine::StoreError::Busy`] if another database had already taken over,
+    /// since this one's are then no longer maintained.
     #[inline]
-    pub fn check_indexes(&self) -> Result<(), engine::Error> {
+    pub fn check_indexes(&self) -> Result<(), engine::StoreError> {
         if self.is_superseded {
-            return Err(engine::Error::Busy);
+            return Err(engine::StoreError::Busy);
         }
         self.view.inner.check()
     }
@@ -255,7 +255,7 @@ impl<'s> Moment<'s> {
     }
 
     /// The database.
-    pub(crate) fn database(&self) -> &Database {
+    pub(crate) fn database(&self) -> &DocumentDatabase {
         self.database
     }
 
@@ -265,7 +265,7 @@ impl<'s> Moment<'s> {
     }
 
     /// The view for queries.
-    pub fn view(&self) -> &impl View {
+    pub fn view(&self) -> &impl ReadView {
         &self.view
     }
 }
@@ -285,16 +285,16 @@ impl<'v> Stored<'v> {
 
     /// The document.
     #[inline]
-    pub fn document(&self) -> Result<Document<'_>, ReadError> {
+    pub fn document(&self) -> Result<StoredDocument<'_>, ReadError> {
         let bytes = self.value.get(STAMP_BYTES..).ok_or_else(damaged)?;
-        Document::from_bytes(bytes).map_err(|_| damaged())
+        StoredDocument::from_bytes(bytes).map_err(|_| damaged())
     }
 
     /// Its JSON text, minified.
     #[inline]
     pub fn text(&self) -> Result<&[u8], ReadError> {
         let bytes = self.value.get(STAMP_BYTES..).ok_or_else(damaged)?;
-        Document::text_of(bytes).map_err(|_| damaged())
+        StoredDocument::text_of(bytes).map_err(|_| damaged())
     }
 }
 

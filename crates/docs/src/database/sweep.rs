@@ -3,10 +3,10 @@
 use std::collections::VecDeque;
 use std::ops::{Bound, ControlFlow};
 
-use super::{CollectionId, Database, Kind};
+use super::{CollectionId, DocumentDatabase, WriteKind};
 use crate::encoding::key::shown_key;
 use crate::encoding::{Scalar, order};
-use crate::engine::{self, Direction, KeyRange, View};
+use crate::engine::{self, Direction, KeyRange, ReadView};
 use crate::error::{ReadError, WriteError};
 use crate::expire::{AtWrite, Due, WithoutTime};
 use crate::writes::{Collection, Op, Precondition, Share, ShareOf, scratch, write};
@@ -48,7 +48,7 @@ struct Range {
     to: Vec<u8>,
 }
 
-impl Database {
+impl DocumentDatabase {
     /// The collections whose documents expire.
     pub fn expiring(&self) -> Vec<CollectionId> {
         let infos = self.catalog().collections.iter().enumerate();
@@ -108,7 +108,7 @@ impl Database {
         if keys.is_empty() {
             return Ok(());
         }
-        let Some(_passing) = self.pass(Kind::Long) else { return Ok(()) };
+        let Some(_passing) = self.pass(WriteKind::Long) else { return Ok(()) };
         let mut stays: Vec<bool> = vec![false; keys.len()];
         loop {
             let going = keys.iter().enumerate().filter(|(number, _)| !stays[*number]);
@@ -141,14 +141,14 @@ impl Database {
         let Removal { removed, refused, .. } = removal;
         match (commit, refused) {
             (Ok(_), _) => Ok(removed),
-            (Err(engine::Error::Aborted), Some((_, error @ (WriteError::Busy | WriteError::Unknown { .. })))) => {
+            (Err(engine::StoreError::Aborted), Some((_, error @ (WriteError::Busy | WriteError::Unknown { .. })))) => {
                 Err(Stopped::Store(error))
             }
-            (Err(engine::Error::Aborted), Some((number, error))) => Err(Stopped::Document(number, error)),
+            (Err(engine::StoreError::Aborted), Some((number, error))) => Err(Stopped::Document(number, error)),
             // The retry was stopped, since all commits would have waited for too long.
-            (Err(engine::Error::Aborted), None) => Err(Stopped::Together(WriteError::Busy)),
+            (Err(engine::StoreError::Aborted), None) => Err(Stopped::Together(WriteError::Busy)),
             // A view rejects the resulting row, or the changes are too large for one transaction.
-            (Err(error @ (engine::Error::Refused { .. } | engine::Error::Limit { .. })), _) => {
+            (Err(error @ (engine::StoreError::Refused { .. } | engine::StoreError::Limit { .. })), _) => {
                 Err(Stopped::Together(error.into()))
             }
             (Err(error), _) => Err(Stopped::Store(error.into())),
@@ -222,7 +222,7 @@ fn remove_one(
     due: &Due,
     key: &[u8],
     tx: &mut engine::Tx<'_>,
-    scratch: &mut scratch::Scratch,
+    scratch: &mut scratch::WriteScratch,
 ) -> Result<bool, WriteError> {
     if !write::is_due(collection, due, key, tx, scratch)? {
         return Ok(false);
@@ -255,7 +255,7 @@ struct Keys {
 
 /// The stored keys of up to `most` documents in a range; the range is advanced past them.
 fn keys(
-    snapshot: &engine::Snapshot<'_>,
+    snapshot: &engine::StoreSnapshot<'_>,
     collection: &Collection,
     index: usize,
     range: &mut Range,
@@ -267,7 +267,7 @@ fn keys(
     let (mut last, mut damaged) = (None, false);
     let from = range.from.as_ref().map(Vec::as_slice);
     let wanted = KeyRange { from, to: Bound::Excluded(&range.to) };
-    View::scan(snapshot, collection.info.indexes[index].tree, wanted, Direction::Forward, &mut |entry, _| {
+    ReadView::scan(snapshot, collection.info.indexes[index].tree, wanted, Direction::Forward, &mut |entry, _| {
         let (mut rest, mut text, mut first) = (entry, Vec::new(), Vec::new());
         if found.keys.is_empty() {
             found.first = match order::decode(&mut &*entry, &mut first) {
@@ -308,7 +308,7 @@ mod tests {
     fn documents_that_take_long_where_all_commit_go_one_by_one() {
         let folder = tempfile::tempdir().unwrap();
         let config = Config::parse("c.toml".as_ref(), ITEMS).unwrap();
-        let database = Database::open(&config, folder.path(), engine::Options::default()).unwrap().0;
+        let database = DocumentDatabase::open(&config, folder.path(), engine::StoreOptions::default()).unwrap().0;
         let (id, collection) = (CollectionId(0), database.collection_at(CollectionId(0)));
         let keys: Vec<Vec<u8>> = (1..4u32).map(|id| id.to_be_bytes().to_vec()).collect();
         for number in 1..4 {

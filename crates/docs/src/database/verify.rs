@@ -10,22 +10,22 @@
 
 use std::ops::{Bound, ControlFlow};
 
-use binjson::Document;
+use binjson::StoredDocument;
 
 use crate::catalog::{IndexInfo, UniqueInfo};
-use crate::database::Database;
+use crate::database::DocumentDatabase;
 use crate::encoding::row::plain;
-use crate::encoding::{Key, Row, Shape};
-use crate::engine::{Direction, KeyRange, STAMP_BYTES, TreeId, View};
+use crate::encoding::{FieldNumbers, Key, Row};
+use crate::engine::{Direction, KeyRange, ReadView, STAMP_BYTES, TreeId};
 use crate::error::ReadError;
-use crate::writes::{Collection, Held};
+use crate::writes::{Collection, RuleScope};
 
 /// Faults described in words; further ones are only counted.
 pub const FAULTS_MAX: usize = 100;
 
 /// Result of a verification.
 #[derive(Clone, Debug, Default)]
-pub struct Report {
+pub struct VerifyReport {
     /// Documents read.
     pub documents: u64,
     /// Entries of indexes and unique fields read.
@@ -36,7 +36,7 @@ pub struct Report {
     pub more: u64,
 }
 
-impl Report {
+impl VerifyReport {
     /// Whether no fault was found.
     pub fn is_clean(&self) -> bool {
         self.faults.is_empty()
@@ -52,10 +52,10 @@ impl Report {
 }
 
 /// Verifies all collections as of one moment.
-pub fn database(database: &Database) -> Result<Report, ReadError> {
+pub fn database(database: &DocumentDatabase) -> Result<VerifyReport, ReadError> {
     let session = database.session()?;
     let now = session.now();
-    let mut report = Report::default();
+    let mut report = VerifyReport::default();
     for place in 0..database.catalog().collections.len() {
         let collection = database.collection_at(crate::CollectionId(place));
         Verifier { view: now.view(), collection, report: &mut report, key: Vec::new(), value: Vec::new() }.run()?;
@@ -66,16 +66,16 @@ pub fn database(database: &Database) -> Result<Report, ReadError> {
 struct Verifier<'v, V> {
     view: &'v V,
     collection: &'v Collection,
-    report: &'v mut Report,
+    report: &'v mut VerifyReport,
     key: Vec<u8>,
     value: Vec<u8>,
 }
 
-impl<V: View> Verifier<'_, V> {
+impl<V: ReadView> Verifier<'_, V> {
     fn run(mut self) -> Result<(), ReadError> {
         let collection = self.collection;
         let mut counts = Counts { indexes: 0, unique: vec![0; collection.unique.len()] };
-        let (mut shape, mut failure) = (Shape::default(), None);
+        let (mut shape, mut failure) = (FieldNumbers::default(), None);
         let view = self.view;
         view.scan(collection.info.tree, ALL, Direction::Forward, &mut |key, stored| match self.document(
             key,
@@ -103,7 +103,13 @@ impl<V: View> Verifier<'_, V> {
         Ok(())
     }
 
-    fn document(&mut self, key: &[u8], stored: &[u8], shape: &mut Shape, counts: &mut Counts) -> Result<(), ReadError> {
+    fn document(
+        &mut self,
+        key: &[u8],
+        stored: &[u8],
+        shape: &mut FieldNumbers,
+        counts: &mut Counts,
+    ) -> Result<(), ReadError> {
         self.report.documents += 1;
         counts.indexes += 1;
         let collection = self.collection;
@@ -111,12 +117,12 @@ impl<V: View> Verifier<'_, V> {
             self.fault(format!("a key of {} bytes is no key", key.len()));
             return Ok(());
         };
-        let Some(document) = stored.get(STAMP_BYTES..).and_then(|bytes| Document::from_bytes(bytes).ok()) else {
+        let Some(document) = stored.get(STAMP_BYTES..).and_then(|bytes| StoredDocument::from_bytes(bytes).ok()) else {
             self.fault(format!("{key}: the document is damaged"));
             return Ok(());
         };
         collection.with_row(document, shape, |row| {
-            match collection.check_held(Held::InForce, document, row) {
+            match collection.check_held(RuleScope::InForce, document, row) {
                 Err(why) => self.fault(format!("{key}: {why}")),
                 Ok(found) => {
                     let own = collection.info.key.kind.of_scalar(found.scalar());
@@ -165,7 +171,7 @@ impl<V: View> Verifier<'_, V> {
     }
 
     fn references(&mut self, key: &Key<'_>, row: &Row<'_, '_>) -> Result<(), ReadError> {
-        for reference in self.collection.references_held(Held::InForce) {
+        for reference in self.collection.references_held(RuleScope::InForce) {
             let Some(value) = row.get(reference.field).filter(|value| !value.is_null()) else { continue };
             let found = plain(Some(value));
             let there = match reference.target_kind.of_scalar(found.scalar()) {

@@ -11,30 +11,30 @@ use super::varint;
 
 /// The included fields of one entry, in the index's order: returns each field's JSON text, `None` if it is missing.
 #[derive(Clone, Copy, Debug)]
-pub struct Included<'a> {
+pub struct IncludedValues<'a> {
     rest: &'a [u8],
 }
 
-impl<'a> Included<'a> {
+impl<'a> IncludedValues<'a> {
     /// Reads an entry's value.
     #[inline]
     pub fn new(value: &'a [u8]) -> Self {
-        Included { rest: value }
+        IncludedValues { rest: value }
     }
 
     /// The next field; `Err` if the value is damaged or has no more fields.
     #[inline(always)]
     #[allow(clippy::should_implement_trait, reason = "an iterator of results of options would hide the end")]
-    pub fn next(&mut self) -> Result<Option<&'a [u8]>, Damaged> {
+    pub fn next(&mut self) -> Result<Option<&'a [u8]>, DamagedEntry> {
         let length = self.length()?;
-        let (text, rest) = self.rest.split_at_checked(length).ok_or(Damaged)?;
+        let (text, rest) = self.rest.split_at_checked(length).ok_or(DamagedEntry)?;
         self.rest = rest;
         Ok(if text.is_empty() { None } else { Some(text) })
     }
 
     /// Most lengths fit one byte: `varint::take` has this case too, but takes more instructions here.
     #[inline(always)]
-    fn length(&mut self) -> Result<usize, Damaged> {
+    fn length(&mut self) -> Result<usize, DamagedEntry> {
         match self.rest.split_first() {
             Some((&length, rest)) if length < 0x80 => {
                 self.rest = rest;
@@ -45,14 +45,14 @@ impl<'a> Included<'a> {
     }
 
     #[cold]
-    fn long_length(&mut self) -> Result<usize, Damaged> {
-        varint::take(&mut self.rest).and_then(|length| usize::try_from(length).ok()).ok_or(Damaged)
+    fn long_length(&mut self) -> Result<usize, DamagedEntry> {
+        varint::take(&mut self.rest).and_then(|length| usize::try_from(length).ok()).ok_or(DamagedEntry)
     }
 }
 
 /// The error for an index entry whose bytes break the layout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Damaged;
+pub struct DamagedEntry;
 
 /// Appends one included field to an entry's value; empty text is a missing field.
 #[inline]
@@ -74,11 +74,11 @@ mod tests {
             for field in &fields {
                 include(field, &mut value);
             }
-            let mut included = Included::new(&value);
+            let mut included = IncludedValues::new(&value);
             for field in &fields {
                 prop_assert_eq!(included.next().unwrap().unwrap_or_default(), &field[..]);
             }
-            prop_assert_eq!(included.next(), Err(Damaged));
+            prop_assert_eq!(included.next(), Err(DamagedEntry));
         }
     }
 }

@@ -11,7 +11,7 @@ pub mod row;
 pub(crate) mod varint;
 
 pub(crate) use exact_sum::{ExactSum, ONE_BIT};
-pub(crate) use index::Included;
+pub(crate) use index::IncludedValues;
 pub(crate) use key::{KEY_BYTES_MAX, KEY_TYPES, Key, KeyType};
 pub(crate) use order::Scalar;
-pub(crate) use row::{NAMES_MAX, Names, Plain, Row, Shape};
+pub(crate) use row::{FieldNumbers, NAMES_MAX, Names, Plain, Row};

@@ -2,8 +2,8 @@
 
 use std::borrow::Cow;
 
-use binjson::{Kind, Value};
-pub use schema::{NAMES_MAX, Names, Row, Shape};
+use binjson::{JsonKind, JsonValue};
+pub use schema::{FieldNumbers, NAMES_MAX, Names, Row};
 
 use super::order::Scalar;
 
@@ -45,7 +45,7 @@ impl Plain<'_> {
 
 /// The SQL value of a stored value: a boolean is 1 or 0, an object or array its minified text.
 #[inline]
-pub fn plain<'d>(value: Option<Value<'d>>) -> Plain<'d> {
+pub fn plain<'d>(value: Option<JsonValue<'d>>) -> Plain<'d> {
     let Some(value) = value else {
         return Plain::Null;
     };
@@ -56,8 +56,8 @@ pub fn plain<'d>(value: Option<Value<'d>>) -> Plain<'d> {
             None => value.as_f64().map_or(Plain::Null, Plain::Real),
         },
         _ => match value.kind() {
-            Kind::Bool => Plain::Integer(i64::from(value.as_bool() == Some(true))),
-            Kind::Object | Kind::Array => {
+            JsonKind::Bool => Plain::Integer(i64::from(value.as_bool() == Some(true))),
+            JsonKind::Object | JsonKind::Array => {
                 Plain::Text(Cow::Borrowed(std::str::from_utf8(value.raw()).unwrap_or_default()))
             }
             _ => Plain::Null,

@@ -3,37 +3,37 @@
 use std::borrow::Cow;
 use std::ops::ControlFlow;
 
-use super::binding::{Across, Direction, Entries, Error, KeyRange, Snapshot, TreeId, Tx};
+use super::binding::{Across, Direction, Entries, KeyRange, StoreError, StoreSnapshot, TreeId, Tx};
 use super::error_kind::{Classified, ErrorKind};
-use super::view::{Change, View};
+use super::view::{ReadView, WriteTransaction};
 
-impl Classified for Error {
+impl Classified for StoreError {
     fn kind(&self) -> ErrorKind {
         match self {
-            Error::Busy => ErrorKind::Busy,
-            Error::Pinned { .. } => ErrorKind::OldStates,
-            Error::Unknown(_) => ErrorKind::OutcomeUnknown,
-            Error::Poisoned => ErrorKind::WritesStopped,
-            Error::Full => ErrorKind::DiskFull,
-            Error::Aborted => ErrorKind::Aborted,
-            Error::Refused { .. } => ErrorKind::Refused,
-            Error::Limit { .. } => ErrorKind::TooLarge,
-            Error::Corrupt { .. } => ErrorKind::Damaged,
-            Error::Locked => ErrorKind::InUse,
-            Error::Format { .. } => ErrorKind::OtherFormat,
-            Error::Io { source, .. } => ErrorKind::System(source.kind()),
-            Error::NotInMemory => ErrorKind::WouldWait,
-            Error::Gone { oldest } => ErrorKind::ChangesGone { oldest: oldest.0 },
-            Error::Ahead { newest } => ErrorKind::ChangesAhead { newest: newest.0 },
-            Error::Closed => ErrorKind::Closed,
+            StoreError::Busy => ErrorKind::Busy,
+            StoreError::Pinned { .. } => ErrorKind::OldStates,
+            StoreError::Unknown(_) => ErrorKind::OutcomeUnknown,
+            StoreError::Poisoned => ErrorKind::WritesStopped,
+            StoreError::Full => ErrorKind::DiskFull,
+            StoreError::Aborted => ErrorKind::Aborted,
+            StoreError::Refused { .. } => ErrorKind::Refused,
+            StoreError::Limit { .. } => ErrorKind::TooLarge,
+            StoreError::Corrupt { .. } => ErrorKind::Damaged,
+            StoreError::Locked => ErrorKind::InUse,
+            StoreError::Format { .. } => ErrorKind::OtherFormat,
+            StoreError::Io { source, .. } => ErrorKind::System(source.kind()),
+            StoreError::NotInMemory => ErrorKind::WouldWait,
+            StoreError::Gone { oldest } => ErrorKind::ChangesGone { oldest: oldest.0 },
+            StoreError::Ahead { newest } => ErrorKind::ChangesAhead { newest: newest.0 },
+            StoreError::Closed => ErrorKind::Closed,
             _ => ErrorKind::Other,
         }
     }
 }
 
-impl View for Snapshot<'_> {
-    fn get(&self, tree: TreeId, key: &[u8]) -> Result<Option<Cow<'_, [u8]>>, Error> {
-        Snapshot::get(self, tree, key)
+impl ReadView for StoreSnapshot<'_> {
+    fn get(&self, tree: TreeId, key: &[u8]) -> Result<Option<Cow<'_, [u8]>>, StoreError> {
+        StoreSnapshot::get(self, tree, key)
     }
     fn scan(
         &self,
@@ -41,8 +41,8 @@ impl View for Snapshot<'_> {
         range: KeyRange<'_>,
         direction: Direction,
         visit: &mut dyn FnMut(&[u8], &[u8]) -> ControlFlow<()>,
-    ) -> Result<(), Error> {
-        Snapshot::scan(self, tree, range, direction, visit)
+    ) -> Result<(), StoreError> {
+        StoreSnapshot::scan(self, tree, range, direction, visit)
     }
     fn scan_leaves<'v>(
         &'v self,
@@ -50,33 +50,38 @@ impl View for Snapshot<'_> {
         range: KeyRange<'_>,
         direction: Direction,
         visit: &mut dyn FnMut(&Entries<'v>) -> ControlFlow<()>,
-    ) -> Result<bool, Error> {
-        Snapshot::scan_leaves(self, tree, range, direction, visit)
+    ) -> Result<bool, StoreError> {
+        StoreSnapshot::scan_leaves(self, tree, range, direction, visit)
     }
-    fn get_all<'v>(&'v self, tree: TreeId, keys: &[[u8; 4]], values: &mut [Option<&'v [u8]>]) -> Result<bool, Error> {
-        Snapshot::get_all(self, tree, keys, values)
+    fn get_all<'v>(
+        &'v self,
+        tree: TreeId,
+        keys: &[[u8; 4]],
+        values: &mut [Option<&'v [u8]>],
+    ) -> Result<bool, StoreError> {
+        StoreSnapshot::get_all(self, tree, keys, values)
     }
-    fn across(&self) -> Option<Box<dyn View + Sync + '_>> {
-        Snapshot::across(self).map(|across| Box::new(across) as Box<dyn View + Sync + '_>)
+    fn across(&self) -> Option<Box<dyn ReadView + Sync + '_>> {
+        StoreSnapshot::across(self).map(|across| Box::new(across) as Box<dyn ReadView + Sync + '_>)
     }
-    fn cuts(&self, tree: TreeId, range: KeyRange<'_>, count: usize) -> Result<Vec<Vec<u8>>, Error> {
-        Snapshot::cuts(self, tree, range, count)
+    fn cuts(&self, tree: TreeId, range: KeyRange<'_>, count: usize) -> Result<Vec<Vec<u8>>, StoreError> {
+        StoreSnapshot::cuts(self, tree, range, count)
     }
-    fn entries_about(&self, tree: TreeId, range: KeyRange<'_>) -> Result<Option<u64>, Error> {
-        Snapshot::entries_about(self, tree, range).map(Some)
+    fn entries_about(&self, tree: TreeId, range: KeyRange<'_>) -> Result<Option<u64>, StoreError> {
+        StoreSnapshot::entries_about(self, tree, range).map(Some)
     }
     #[inline]
     fn fetch_place(&self, tree: TreeId, key: &[u8]) {
-        Snapshot::fetch_place(self, tree, key);
+        StoreSnapshot::fetch_place(self, tree, key);
     }
     #[inline]
     fn fetch_value(&self, tree: TreeId, key: &[u8]) {
-        Snapshot::fetch_value(self, tree, key);
+        StoreSnapshot::fetch_value(self, tree, key);
     }
 }
 
-impl View for Across<'_> {
-    fn get(&self, tree: TreeId, key: &[u8]) -> Result<Option<Cow<'_, [u8]>>, Error> {
+impl ReadView for Across<'_> {
+    fn get(&self, tree: TreeId, key: &[u8]) -> Result<Option<Cow<'_, [u8]>>, StoreError> {
         Across::get(self, tree, key)
     }
     fn scan(
@@ -85,7 +90,7 @@ impl View for Across<'_> {
         range: KeyRange<'_>,
         direction: Direction,
         visit: &mut dyn FnMut(&[u8], &[u8]) -> ControlFlow<()>,
-    ) -> Result<(), Error> {
+    ) -> Result<(), StoreError> {
         Across::scan(self, tree, range, direction, visit)
     }
     fn scan_leaves<'v>(
@@ -94,16 +99,16 @@ impl View for Across<'_> {
         range: KeyRange<'_>,
         direction: Direction,
         visit: &mut dyn FnMut(&Entries<'v>) -> ControlFlow<()>,
-    ) -> Result<bool, Error> {
+    ) -> Result<bool, StoreError> {
         Across::scan_leaves(self, tree, range, direction, &mut |entries| visit(entries))
     }
 }
 
-impl Change for Tx<'_> {
-    fn get(&mut self, tree: TreeId, key: &[u8]) -> Result<Option<Cow<'_, [u8]>>, Error> {
+impl WriteTransaction for Tx<'_> {
+    fn get(&mut self, tree: TreeId, key: &[u8]) -> Result<Option<Cow<'_, [u8]>>, StoreError> {
         Tx::get(self, tree, key)
     }
-    fn peek(&mut self, tree: TreeId, key: &[u8]) -> Result<Option<Cow<'_, [u8]>>, Error> {
+    fn peek(&mut self, tree: TreeId, key: &[u8]) -> Result<Option<Cow<'_, [u8]>>, StoreError> {
         Tx::peek(self, tree, key)
     }
     fn scan(
@@ -112,7 +117,7 @@ impl Change for Tx<'_> {
         range: KeyRange<'_>,
         direction: Direction,
         visit: &mut dyn FnMut(&[u8], &[u8]) -> ControlFlow<()>,
-    ) -> Result<(), Error> {
+    ) -> Result<(), StoreError> {
         Tx::scan(self, tree, range, direction, visit)
     }
     fn put(&mut self, tree: TreeId, key: &[u8], value: &[u8]) {
@@ -136,7 +141,7 @@ mod tests {
     use std::io;
 
     #[track_caller]
-    fn check(error: &Error, expected: ErrorKind) {
+    fn check(error: &StoreError, expected: ErrorKind) {
         assert_eq!(error.kind(), expected, "{error}");
     }
 
@@ -144,23 +149,23 @@ mod tests {
     fn each_error_has_the_kind_by_which_callers_decide() {
         let source = |kind| io::Error::new(kind, "a fault");
         let context = "opening the folder".to_owned();
-        let damage = Error::Corrupt { file: "tree".to_owned(), offset: 4096, what: "its checksum".to_owned() };
-        check(&Error::Busy, ErrorKind::Busy);
-        check(&Error::Pinned { states: 64 }, ErrorKind::OldStates);
-        check(&Error::Unknown(source(io::ErrorKind::Other)), ErrorKind::OutcomeUnknown);
-        check(&Error::Poisoned, ErrorKind::WritesStopped);
-        check(&Error::Full, ErrorKind::DiskFull);
-        check(&Error::Aborted, ErrorKind::Aborted);
-        check(&Error::Refused { why: "a range of ranges" }, ErrorKind::Refused);
-        check(&Error::Limit { what: "key", limit: 1024 }, ErrorKind::TooLarge);
+        let damage = StoreError::Corrupt { file: "tree".to_owned(), offset: 4096, what: "its checksum".to_owned() };
+        check(&StoreError::Busy, ErrorKind::Busy);
+        check(&StoreError::Pinned { states: 64 }, ErrorKind::OldStates);
+        check(&StoreError::Unknown(source(io::ErrorKind::Other)), ErrorKind::OutcomeUnknown);
+        check(&StoreError::Poisoned, ErrorKind::WritesStopped);
+        check(&StoreError::Full, ErrorKind::DiskFull);
+        check(&StoreError::Aborted, ErrorKind::Aborted);
+        check(&StoreError::Refused { why: "a range of ranges" }, ErrorKind::Refused);
+        check(&StoreError::Limit { what: "key", limit: 1024 }, ErrorKind::TooLarge);
         check(&damage, ErrorKind::Damaged);
-        check(&Error::Locked, ErrorKind::InUse);
-        check(&Error::Format { found: 9, supported: 1 }, ErrorKind::OtherFormat);
+        check(&StoreError::Locked, ErrorKind::InUse);
+        check(&StoreError::Format { found: 9, supported: 1 }, ErrorKind::OtherFormat);
         let denied = io::ErrorKind::PermissionDenied;
-        check(&Error::Io { context, source: source(denied) }, ErrorKind::System(denied));
-        check(&Error::NotInMemory, ErrorKind::WouldWait);
-        check(&Error::Gone { oldest: Version(7) }, ErrorKind::ChangesGone { oldest: 7 });
-        check(&Error::Ahead { newest: Version(8) }, ErrorKind::ChangesAhead { newest: 8 });
-        check(&Error::Closed, ErrorKind::Closed);
+        check(&StoreError::Io { context, source: source(denied) }, ErrorKind::System(denied));
+        check(&StoreError::NotInMemory, ErrorKind::WouldWait);
+        check(&StoreError::Gone { oldest: Version(7) }, ErrorKind::ChangesGone { oldest: 7 });
+        check(&StoreError::Ahead { newest: Version(8) }, ErrorKind::ChangesAhead { newest: 8 });
+        check(&StoreError::Closed, ErrorKind::Closed);
     }
 }

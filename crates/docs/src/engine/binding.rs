@@ -4,11 +4,11 @@
 use std::sync::Arc;
 
 // Keys, trees, errors.
-pub use store::{Direction, Entry, Error, KeyRange, RANGES_MAX, TREE_NAME_BYTES_MAX, TreeId, Version};
+pub use store::{Direction, Entry, KeyRange, RANGES_MAX, StoreError, TREE_NAME_BYTES_MAX, TreeId, Version};
 // Reads.
-pub use store::{Across, DirectReads, Entries, Got, Outcome, Reader, Snapshot};
+pub use store::{Across, DirectReads, Entries, Got, ReadOutcome, Reader, StoreSnapshot};
 // Transactions, and what is folded into rows at their commit.
-pub use store::{Abort, Commit, Submit, Transaction, Tx};
+pub use store::{Abort, Commit, RetriableTransaction, Submit, Tx};
 pub use store::{Fold, FoldView, Folded, Further, RowChange};
 // Transactions larger than the log takes at once.
 pub use store::{Changed, LargeTx, Operand, Revise};
@@ -17,10 +17,12 @@ pub use store::{BulkCursor, BulkEntries, BulkTree, SortedEntries, SortedRun, Sor
 // The changes since a version.
 pub use store::{Change as LoggedChange, ChangeReader};
 // A whole database: its options, opening, statistics, backup, restoring, verification, compaction.
-pub use store::{Compacted, Copied, Durability, Examination, Options, Progress, Recovery, Restored, Stats, Store};
+pub use store::{
+    Compacted, Copied, CopyProgress, Durability, Examination, Recovery, Restored, Stats, Store, StoreOptions,
+};
 
 /// An empty database in memory that ends when it is dropped. Its files may take up to `bytes`.
-pub fn in_memory(bytes: usize, options: Options) -> Result<Store, Error> {
+pub fn in_memory(bytes: usize, options: StoreOptions) -> Result<Store, StoreError> {
     let disk = Arc::new(store::disk::MemoryDisk::new(bytes));
     Store::open_on(disk, options).map(|(store, _)| store)
 }
@@ -38,7 +40,7 @@ mod tests {
 
     #[test]
     fn a_write_over_any_bound_of_a_transaction_is_recognised() {
-        let (mut by_itself, mut by_memtable) = (Options::default(), Options::default());
+        let (mut by_itself, mut by_memtable) = (StoreOptions::default(), StoreOptions::default());
         by_itself.transaction_bytes_max = 1 << 20;
         by_memtable.memtable_bytes = 1 << 20;
         for options in [by_itself, by_memtable] {
@@ -58,7 +60,7 @@ mod tests {
 
     #[test]
     fn a_database_in_memory_is_empty_and_takes_writes() {
-        let store = in_memory(16 << 20, Options::default()).unwrap();
+        let store = in_memory(16 << 20, StoreOptions::default()).unwrap();
         let tree = store.tree("numbers").unwrap();
         assert_eq!(store.reader().unwrap().snapshot().get(tree, b"one").unwrap(), None);
         store

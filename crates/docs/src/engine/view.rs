@@ -1,20 +1,20 @@
-//! What documents and queries ask of an engine: [`View`] to read, [`Change`] to write. Both name trees by [`TreeId`] and know
-//! nothing of documents.
+//! What documents and queries ask of an engine: [`ReadView`] to read, [`WriteTransaction`] to write. Both name trees by
+//! [`TreeId`] and know nothing of documents.
 
 use std::borrow::Cow;
 use std::cell::RefCell;
 use std::ops::{Bound, ControlFlow};
 
-use super::binding::{Direction, Entries, Error, KeyRange, TreeId};
+use super::binding::{Direction, Entries, KeyRange, StoreError, TreeId};
 
 /// A readable state: a snapshot, or a transaction in progress.
 #[allow(
     clippy::type_complexity,
     reason = "the visitor's type is said once, here; a name for it would hide its arguments"
 )]
-pub trait View {
+pub trait ReadView {
     /// The value of a key, borrowed or owned.
-    fn get(&self, tree: TreeId, key: &[u8]) -> Result<Option<Cow<'_, [u8]>>, Error>;
+    fn get(&self, tree: TreeId, key: &[u8]) -> Result<Option<Cow<'_, [u8]>>, StoreError>;
     /// Visits entries in key order until the range ends or `visit` breaks.
     fn scan(
         &self,
@@ -22,7 +22,7 @@ pub trait View {
         range: KeyRange<'_>,
         direction: Direction,
         visit: &mut dyn FnMut(&[u8], &[u8]) -> ControlFlow<()>,
-    ) -> Result<(), Error>;
+    ) -> Result<(), StoreError>;
     /// Visits the first entry of a range in this direction, if there is one. `visit` must not read through this view.
     fn visit_first(
         &self,
@@ -30,32 +30,32 @@ pub trait View {
         range: KeyRange<'_>,
         direction: Direction,
         visit: &mut dyn FnMut(&[u8], &[u8]),
-    ) -> Result<(), Error> {
+    ) -> Result<(), StoreError> {
         self.scan(tree, range, direction, &mut |key, value| {
             visit(key, value);
             ControlFlow::Break(())
         })
     }
     /// Visits the entries of a range in key order, one leaf at a time, until the range ends or `visit` breaks. Returns `false`,
-    /// without a visit, if this view has no access to leaves; the caller then uses [`View::scan`]. The borrowed keys and values
-    /// live as long as the view is borrowed.
+    /// without a visit, if this view has no access to leaves; the caller then uses [`ReadView::scan`]. The borrowed keys and
+    /// values live as long as the view is borrowed.
     fn scan_leaves<'v>(
         &'v self,
         _tree: TreeId,
         _range: KeyRange<'_>,
         _direction: Direction,
         _visit: &mut dyn FnMut(&Entries<'v>) -> ControlFlow<()>,
-    ) -> Result<bool, Error> {
+    ) -> Result<bool, StoreError> {
         Ok(false)
     }
     /// Looks up many keys in about the time of one, and writes each value to the key's index in `values`. `false`: nothing was
-    /// looked up; use [`View::get`].
+    /// looked up; use [`ReadView::get`].
     fn get_all<'v>(
         &'v self,
         _tree: TreeId,
         _keys: &[[u8; 4]],
         _values: &mut [Option<&'v [u8]>],
-    ) -> Result<bool, Error> {
+    ) -> Result<bool, StoreError> {
         Ok(false)
     }
     /// Number of indexes that had become ready before this state was taken ([`crate::catalog::readiness`]).
@@ -64,22 +64,22 @@ pub trait View {
         u64::MAX
     }
     /// The same state for other threads, while this one is borrowed; `None` where the engine cannot share it.
-    fn across(&self) -> Option<Box<dyn View + Sync + '_>> {
+    fn across(&self) -> Option<Box<dyn ReadView + Sync + '_>> {
         None
     }
     /// Ascending keys that divide a range into up to `count` parts of about equal size.
-    fn cuts(&self, _tree: TreeId, _range: KeyRange<'_>, _count: usize) -> Result<Vec<Vec<u8>>, Error> {
+    fn cuts(&self, _tree: TreeId, _range: KeyRange<'_>, _count: usize) -> Result<Vec<Vec<u8>>, StoreError> {
         Ok(Vec::new())
     }
     /// The approximate number of entries in a range; `None` where it is not known.
-    fn entries_about(&self, _tree: TreeId, _range: KeyRange<'_>) -> Result<Option<u64>, Error> {
+    fn entries_about(&self, _tree: TreeId, _range: KeyRange<'_>) -> Result<Option<u64>, StoreError> {
         Ok(None)
     }
     /// Prefetches: many lookups take about the time of one if all their memory is prefetched first. Call this for each key,
-    /// then [`View::fetch_value`] for each, then [`View::get`]. Results do not change.
+    /// then [`ReadView::fetch_value`] for each, then [`ReadView::get`]. Results do not change.
     #[inline]
     fn fetch_place(&self, _tree: TreeId, _key: &[u8]) {}
-    /// See [`View::fetch_place`].
+    /// See [`ReadView::fetch_place`].
     #[inline]
     fn fetch_value(&self, _tree: TreeId, _key: &[u8]) {}
 }
@@ -89,12 +89,12 @@ pub const STAMP_BYTES: usize = 8;
 
 /// A transaction in progress: reads see its own changes.
 #[allow(clippy::type_complexity, reason = "as for `View`")]
-pub trait Change {
+pub trait WriteTransaction {
     /// Reads a key.
-    fn get(&mut self, tree: TreeId, key: &[u8]) -> Result<Option<Cow<'_, [u8]>>, Error>;
+    fn get(&mut self, tree: TreeId, key: &[u8]) -> Result<Option<Cow<'_, [u8]>>, StoreError>;
     /// The same for a value that decides the same after every change that other transactions may make: such a change is no
     /// conflict.
-    fn peek(&mut self, tree: TreeId, key: &[u8]) -> Result<Option<Cow<'_, [u8]>>, Error> {
+    fn peek(&mut self, tree: TreeId, key: &[u8]) -> Result<Option<Cow<'_, [u8]>>, StoreError> {
         self.get(tree, key)
     }
     /// Visits entries in key order until the range ends or `visit` breaks.
@@ -104,7 +104,7 @@ pub trait Change {
         range: KeyRange<'_>,
         direction: Direction,
         visit: &mut dyn FnMut(&[u8], &[u8]) -> ControlFlow<()>,
-    ) -> Result<(), Error>;
+    ) -> Result<(), StoreError>;
     /// Inserts or replaces a value.
     fn put(&mut self, tree: TreeId, key: &[u8], value: &[u8]);
     /// The same; the value's first 8 bytes become the transaction's change number (little-endian).
@@ -115,8 +115,8 @@ pub trait Change {
     fn fold(&mut self, tree: TreeId, key: &[u8], operand: &[u8]);
 }
 
-impl View for Box<dyn View + Sync + '_> {
-    fn get(&self, tree: TreeId, key: &[u8]) -> Result<Option<Cow<'_, [u8]>>, Error> {
+impl ReadView for Box<dyn ReadView + Sync + '_> {
+    fn get(&self, tree: TreeId, key: &[u8]) -> Result<Option<Cow<'_, [u8]>>, StoreError> {
         (**self).get(tree, key)
     }
     fn scan(
@@ -125,7 +125,7 @@ impl View for Box<dyn View + Sync + '_> {
         range: KeyRange<'_>,
         direction: Direction,
         visit: &mut dyn FnMut(&[u8], &[u8]) -> ControlFlow<()>,
-    ) -> Result<(), Error> {
+    ) -> Result<(), StoreError> {
         (**self).scan(tree, range, direction, visit)
     }
     fn scan_leaves<'v>(
@@ -134,28 +134,28 @@ impl View for Box<dyn View + Sync + '_> {
         range: KeyRange<'_>,
         direction: Direction,
         visit: &mut dyn FnMut(&Entries<'v>) -> ControlFlow<()>,
-    ) -> Result<bool, Error> {
+    ) -> Result<bool, StoreError> {
         (**self).scan_leaves(tree, range, direction, visit)
     }
 }
 
-/// A transaction in progress as a [`View`], so that a query can run inside it.
+/// A transaction in progress as a [`ReadView`], so that a query can run inside it.
 ///
 /// Values are copied: a transaction records each read, so each read borrows it mutably, and a borrowed value cannot outlive
 /// that borrow. A scan copies in batches, so that its visitor may read through the same view, as joins do.
-pub struct Within<'c, C: Change + ?Sized> {
+pub struct Within<'c, C: WriteTransaction + ?Sized> {
     change: RefCell<&'c mut C>,
 }
 
-impl<'c, C: Change + ?Sized> Within<'c, C> {
+impl<'c, C: WriteTransaction + ?Sized> Within<'c, C> {
     /// Reads the transaction's state until dropped.
     pub fn new(change: &'c mut C) -> Self {
         Within { change: RefCell::new(change) }
     }
 }
 
-impl<C: Change + ?Sized> View for Within<'_, C> {
-    fn get(&self, tree: TreeId, key: &[u8]) -> Result<Option<Cow<'_, [u8]>>, Error> {
+impl<C: WriteTransaction + ?Sized> ReadView for Within<'_, C> {
+    fn get(&self, tree: TreeId, key: &[u8]) -> Result<Option<Cow<'_, [u8]>>, StoreError> {
         let mut change = self.change.borrow_mut();
         Ok(change.get(tree, key)?.map(|value| Cow::Owned(value.into_owned())))
     }
@@ -165,7 +165,7 @@ impl<C: Change + ?Sized> View for Within<'_, C> {
         range: KeyRange<'_>,
         direction: Direction,
         visit: &mut dyn FnMut(&[u8], &[u8]) -> ControlFlow<()>,
-    ) -> Result<(), Error> {
+    ) -> Result<(), StoreError> {
         let mut bounds = (range.from.map(<[u8]>::to_vec), range.to.map(<[u8]>::to_vec));
         let mut batch = Vec::new();
         let mut rows_max = FIRST_BATCH_ROWS;
@@ -199,7 +199,7 @@ impl<C: Change + ?Sized> View for Within<'_, C> {
         range: KeyRange<'_>,
         direction: Direction,
         visit: &mut dyn FnMut(&[u8], &[u8]),
-    ) -> Result<(), Error> {
+    ) -> Result<(), StoreError> {
         self.change.borrow_mut().scan(tree, range, direction, &mut |key, value| {
             visit(key, value);
             ControlFlow::Break(())

@@ -6,14 +6,14 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 /// The system's time, or a time that is set from outside. Cheap to clone.
 #[derive(Clone, Debug, Default)]
-pub struct Clock {
+pub struct WallClock {
     given_ms: Option<Arc<AtomicI64>>,
 }
 
-impl Clock {
+impl WallClock {
     /// A clock that shows the given time: milliseconds since 1970.
-    pub fn given(ms: Arc<AtomicI64>) -> Clock {
-        Clock { given_ms: Some(ms) }
+    pub fn given(ms: Arc<AtomicI64>) -> WallClock {
+        WallClock { given_ms: Some(ms) }
     }
 
     /// Milliseconds since 1970.

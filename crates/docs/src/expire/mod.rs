@@ -5,9 +5,9 @@
 //!
 //! - An expired document is **hidden at once**: from lookups, lists and queries. For a write it does not exist, so an insert
 //!   with its key succeeds.
-//! - It is **removed a little later**, in small transactions, through the index of its field ([`crate::Database::expire`]). Its
-//!   index entries, unique values and contributions to views are removed with it, and the feed of changes reports the deletion.
-//!   Until then views count it, and its unique values count as in use.
+//! - It is **removed a little later**, in small transactions, through the index of its field
+//!   ([`crate::DocumentDatabase::expire`]). Its index entries, unique values and contributions to views are removed with it, and
+//!   the feed of changes reports the deletion. Until then views count it, and its unique values count as in use.
 //! - An expired document to which others refer is hidden, and is removed only after those. New references to it are rejected,
 //!   and it does not satisfy a transaction's required documents.
 //! - A document without the field, or with null in it, never expires.
@@ -16,19 +16,19 @@
 //! so the expired documents are one range of the index. Within one second they do not sort by time, because `Z` sorts after a
 //! fraction; so a text may expire as late as the end of its second. Other values are rejected when they are written.
 //!
-//! The clock is the system's ([`Clock`]). If it is set back, documents that are hidden but not yet removed become visible
+//! The clock is the system's ([`WallClock`]). If it is set back, documents that are hidden but not yet removed become visible
 //! again. If it is set forward, documents that expire because of it are removed permanently.
 
 mod clock;
 mod written;
 
-pub use clock::Clock;
+pub use clock::WallClock;
 pub use written::LAST_WRITE;
 pub(crate) use written::{WithoutTime, mark_at};
 
 use std::sync::OnceLock;
 
-use binjson::Document;
+use binjson::StoredDocument;
 
 use crate::catalog::ExpireInfo;
 use crate::encoding::row::plain;
@@ -108,13 +108,13 @@ impl Due {
 }
 
 /// Whether a document has expired under this rule.
-pub(crate) fn has_come(expire: &ExpireInfo, due: &Due, document: Document<'_>) -> bool {
+pub(crate) fn has_come(expire: &ExpireInfo, due: &Due, document: StoredDocument<'_>) -> bool {
     due.has_come(plain(document.field(&expire.field)).scalar())
 }
 
 /// Whether a stored value has not expired at a moment. A damaged one counts as existing: reading it reports the damage.
 pub(crate) fn is_there(expire: &ExpireInfo, stored: &[u8], now_ms: i64) -> bool {
-    let document = stored.get(STAMP_BYTES..).and_then(|bytes| Document::from_bytes(bytes).ok());
+    let document = stored.get(STAMP_BYTES..).and_then(|bytes| StoredDocument::from_bytes(bytes).ok());
     document.is_none_or(|document| !has_come(expire, &Due::of(expire, now_ms), document))
 }
 

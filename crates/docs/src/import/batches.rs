@@ -3,13 +3,13 @@
 //! Referenced collections come first. If a record of a transaction is rejected, the transaction is repeated record by record,
 //! so that the bad one is reported (or skipped) and the others are stored.
 
-use binjson::Document;
+use binjson::StoredDocument;
 
 use super::bulk::explain;
 use super::gather::{CollectionRecords, Gathered};
 use super::records::{Earlier, Record, Records};
-use super::{ImportError, OnError, Options, Progress, Report};
-use crate::database::{CollectionId, Database, Write};
+use super::{ImportError, ImportOptions, ImportProgress, ImportReport, OnError};
+use crate::database::{CollectionId, DocumentDatabase, Write};
 use crate::engine::{self, STAMP_BYTES, Sorter};
 use crate::error::WriteError;
 use crate::opening::ORIGIN_BYTES;
@@ -22,11 +22,11 @@ const BATCH_TEXT_BYTES: usize = 1 << 20;
 
 /// Writes all records.
 pub(super) fn run(
-    database: &Database,
+    database: &DocumentDatabase,
     mut gathered: Gathered<'_>,
-    options: &Options,
-    progress: &(dyn Fn(Progress) + Sync),
-) -> Result<Report, ImportError> {
+    options: &ImportOptions,
+    progress: &(dyn Fn(ImportProgress) + Sync),
+) -> Result<ImportReport, ImportError> {
     let mut all: Vec<_> = gathered.take_records().map(Some).collect();
     for number in order(database) {
         let Some(CollectionRecords { risen, sorters, .. }) = all[number].take() else { continue };
@@ -39,7 +39,7 @@ pub(super) fn run(
         while let Some(Record { place, stored, .. }) =
             records.next().map_err(|error| explain(&gathered, None, error))?
         {
-            let document = stored.get(STAMP_BYTES..).and_then(|bytes| Document::from_bytes(bytes).ok());
+            let document = stored.get(STAMP_BYTES..).and_then(|bytes| StoredDocument::from_bytes(bytes).ok());
             let body = document.ok_or_else(damaged)?.text().to_vec();
             bytes += body.len();
             batch.places.push(place);
@@ -48,7 +48,7 @@ pub(super) fn run(
                 flush(database, &mut gathered, options, &mut batch)?;
                 bytes = 0;
                 let (documents, bytes) = (gathered.report.documents, gathered.report.bytes);
-                progress(Progress { bytes, bytes_total: gathered.bytes_total, documents, building: true });
+                progress(ImportProgress { bytes, bytes_total: gathered.bytes_total, documents, building: true });
             }
         }
         flush(database, &mut gathered, options, &mut batch)?;
@@ -68,9 +68,9 @@ fn insert(number: usize, body: Vec<u8>) -> Write {
 }
 
 fn flush(
-    database: &Database,
+    database: &DocumentDatabase,
     gathered: &mut Gathered<'_>,
-    options: &Options,
+    options: &ImportOptions,
     batch: &mut Batch,
 ) -> Result<(), ImportError> {
     let batch = std::mem::take(batch);
@@ -115,7 +115,7 @@ fn is_of_a_record(error: &WriteError) -> bool {
 }
 
 /// The collections in an order in which referenced ones come first; in a cycle, in the order of the catalog.
-fn order(database: &Database) -> Vec<usize> {
+fn order(database: &DocumentDatabase) -> Vec<usize> {
     let collections = &database.catalog().collections;
     let mut order: Vec<usize> = Vec::new();
     while order.len() < collections.len() {
@@ -131,5 +131,5 @@ fn order(database: &Database) -> Vec<usize> {
 
 fn damaged() -> ImportError {
     let source = std::io::Error::other("a sorted run is damaged");
-    ImportError::Store(engine::Error::Io { context: "sorting records".to_string(), source })
+    ImportError::Store(engine::StoreError::Io { context: "sorting records".to_string(), source })
 }

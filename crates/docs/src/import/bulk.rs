@@ -11,30 +11,30 @@ use super::gather::{CollectionRecords, Gathered};
 use super::making::{Made, Making};
 use super::records::{Earlier, Record, Records};
 use super::rising::Risen;
-use super::{BadRecord, ImportError, Options, Progress, Report, SKIPPED_TOLD_MAX, SORT_BYTES};
-use crate::database::{CollectionId, Database};
+use super::{BadRecord, ImportError, ImportOptions, ImportProgress, ImportReport, SKIPPED_TOLD_MAX, SORT_BYTES};
+use crate::database::{CollectionId, DocumentDatabase};
 use crate::encoding::KeyType;
 use crate::encoding::key::shown_key;
 use crate::engine::{self, BulkTree, SortedRun, Sorter, TreeId};
-use crate::opening::{LoadError, Origin, STORED, Targets, Task, loader};
+use crate::opening::{DocumentOrigin, LoadError, STORED, Targets, Task, loader};
 
 /// A collection whose documents are built.
 struct Built<'c> {
     number: usize,
     made: Made<'c>,
     /// The listed duplicate keys: the origins of the first record and of the later one.
-    again: Vec<(Origin, Origin)>,
+    again: Vec<(DocumentOrigin, DocumentOrigin)>,
     /// The number of further ones.
     again_more: u64,
 }
 
 /// Builds and attaches.
 pub(super) fn run(
-    database: &Database,
+    database: &DocumentDatabase,
     mut gathered: Gathered<'_>,
-    options: &Options,
-    progress: &(dyn Fn(Progress) + Sync),
-) -> Result<Report, ImportError> {
+    options: &ImportOptions,
+    progress: &(dyn Fn(ImportProgress) + Sync),
+) -> Result<ImportReport, ImportError> {
     let threads = options.threads.clamp(1, super::THREADS_MAX);
     let work: VecDeque<_> = gathered.take_records().filter(|records| !records.is_empty()).collect();
     let share = SORT_BYTES / work.len().max(1);
@@ -56,7 +56,7 @@ pub(super) fn run(
         }
         gathered.report.skipped += built.again_more;
     }
-    progress(Progress {
+    progress(ImportProgress {
         bytes: gathered.report.bytes,
         bytes_total: gathered.bytes_total,
         documents: gathered.report.documents,
@@ -68,7 +68,7 @@ pub(super) fn run(
 }
 
 fn build<'d>(
-    database: &'d Database,
+    database: &'d DocumentDatabase,
     records: CollectionRecords<'d>,
     sort_bytes: usize,
 ) -> Result<Built<'d>, LoadError> {
@@ -86,12 +86,12 @@ fn build<'d>(
     };
     let mut records = Records::new(earlier.as_ref(), Sorter::merge(sorters)?)?;
     let mut again = Vec::new();
-    let mut last: Option<Origin> = None;
+    let mut last: Option<DocumentOrigin> = None;
     let mut again_more = 0;
     while let Some(Record { key, place, stored, has_risen }) = records.next()? {
         if let Some(first) = last.as_ref().filter(|last| last.key == key) {
             if again.len() < SKIPPED_TOLD_MAX {
-                again.push((first.clone(), Origin { place, key: key.to_vec() }));
+                again.push((first.clone(), DocumentOrigin { place, key: key.to_vec() }));
             } else {
                 again_more += 1;
             }
@@ -102,7 +102,7 @@ fn build<'d>(
         } else {
             making.add(key, &place, stored)?
         }
-        let last = last.get_or_insert_with(|| Origin { place: STORED, key: Vec::new() });
+        let last = last.get_or_insert_with(|| DocumentOrigin { place: STORED, key: Vec::new() });
         last.place = place;
         last.key.clear();
         last.key.extend_from_slice(key);
@@ -112,7 +112,7 @@ fn build<'d>(
 
 /// Builds indexes and unique trees and checks references; returns all trees.
 fn finish(
-    database: &Database,
+    database: &DocumentDatabase,
     gathered: &Gathered<'_>,
     built: Vec<Built<'_>>,
     threads: usize,
@@ -136,7 +136,7 @@ fn finish(
 }
 
 fn task_run(
-    database: &Database,
+    database: &DocumentDatabase,
     task: Task<'_>,
     keys: &[(TreeId, SortedRun)],
 ) -> Result<Option<(TreeId, BulkTree)>, LoadError> {
@@ -177,7 +177,11 @@ fn side_by_side<W: Send, R: Send>(threads: usize, work: VecDeque<W>, run: impl F
     results.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 
-pub(super) fn explain(gathered: &Gathered<'_>, place: Option<(&Database, usize)>, error: LoadError) -> ImportError {
+pub(super) fn explain(
+    gathered: &Gathered<'_>,
+    place: Option<(&DocumentDatabase, usize)>,
+    error: LoadError,
+) -> ImportError {
     let kind = |name: Option<&str>| {
         let (database, number) = place?;
         let catalog = database.catalog();
@@ -188,7 +192,7 @@ pub(super) fn explain(gathered: &Gathered<'_>, place: Option<(&Database, usize)>
     match error {
         LoadError::Store(error) => ImportError::Store(error),
         LoadError::Io(source) => {
-            ImportError::Store(engine::Error::Io { context: "sorting records".to_string(), source })
+            ImportError::Store(engine::StoreError::Io { context: "sorting records".to_string(), source })
         }
         LoadError::Record { why, from } => ImportError::Record(gathered.bad(&from.place, why.to_string())),
         LoadError::Twice { fields, first, second } => {
@@ -203,7 +207,7 @@ pub(super) fn explain(gathered: &Gathered<'_>, place: Option<(&Database, usize)>
     }
 }
 
-fn at(gathered: &Gathered<'_>, origin: &Origin) -> String {
+fn at(gathered: &Gathered<'_>, origin: &DocumentOrigin) -> String {
     let BadRecord { file, place, .. } = gathered.bad(&origin.place, String::new());
     format!("{file}, {place}")
 }

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use binjson::{Document, Encoder};
+use binjson::{Encoder, StoredDocument};
 
 use super::csv::{self, BadCell, Columns, RowReader};
 use super::encoded::Encoded;
@@ -20,12 +20,12 @@ use super::line::Line;
 use super::rising::{self, Risen};
 use super::split::{Batch, Format, Splitter};
 use super::{
-    BATCH_BYTES, BadRecord, ImportError, Input, OnError, Options, Place, Progress, QUEUE_BATCHES, Report,
-    SKIPPED_TOLD_MAX, SORT_BYTES, THREADS_MAX,
+    BATCH_BYTES, BadRecord, FilePlace, ImportError, ImportOptions, ImportProgress, ImportReport, Input, OnError,
+    QUEUE_BATCHES, SKIPPED_TOLD_MAX, SORT_BYTES, THREADS_MAX,
 };
 use crate::caught;
-use crate::database::{CollectionId, Database};
-use crate::encoding::Shape;
+use crate::database::{CollectionId, DocumentDatabase};
+use crate::encoding::FieldNumbers;
 use crate::engine::{self, Direction, KeyRange, STAMP_BYTES, Sorter};
 use crate::error::WriteError;
 use crate::opening::{LoadError, ORIGIN_BYTES};
@@ -60,12 +60,12 @@ pub(super) struct Gathered<'d> {
     /// Why no trees could be built from the records that arrived in order.
     pub(super) broken: Option<LoadError>,
     pub(super) names: Vec<String>,
-    pub(super) report: Report,
+    pub(super) report: ImportReport,
     pub(super) bytes_total: Option<u64>,
 }
 
 /// Which collections are empty in the database, including the views over them: some views have a row even without documents.
-fn empty(database: &Database) -> Result<Vec<bool>, engine::Error> {
+fn empty(database: &DocumentDatabase) -> Result<Vec<bool>, engine::StoreError> {
     let session = database.session()?;
     let now = session.reader().snapshot();
     let is_empty = |tree| {
@@ -87,7 +87,7 @@ fn empty(database: &Database) -> Result<Vec<bool>, engine::Error> {
 
 impl<'d> Gathered<'d> {
     /// Whether every collection with records is empty in the database.
-    pub(super) fn all_empty(&self, database: &Database) -> Result<bool, ImportError> {
+    pub(super) fn all_empty(&self, database: &DocumentDatabase) -> Result<bool, ImportError> {
         let empty = empty(database)?;
         Ok(self.records.iter().all(|records| records.is_empty() || empty[records.number]))
     }
@@ -103,7 +103,7 @@ impl<'d> Gathered<'d> {
         let source = u32::from_be_bytes([a, b, c, d]);
         let place = u64::from_be_bytes(place);
         let file = self.names.get((source & !LINES) as usize).cloned().unwrap_or_default();
-        let place = if source & LINES != 0 { Place::Line(place) } else { Place::Byte(place) };
+        let place = if source & LINES != 0 { FilePlace::Line(place) } else { FilePlace::Byte(place) };
         BadRecord { file, place, why }
     }
 
@@ -122,9 +122,9 @@ impl<'d> Gathered<'d> {
 
 /// The state shared by the threads.
 struct Gathering<'g, 'd> {
-    database: &'d Database,
-    options: &'g Options,
-    progress: &'g (dyn Fn(Progress) + Sync),
+    database: &'d DocumentDatabase,
+    options: &'g ImportOptions,
+    progress: &'g (dyn Fn(ImportProgress) + Sync),
     names: Vec<String>,
     sources: Mutex<VecDeque<(u32, Source)>>,
     bytes_total: Option<u64>,
@@ -144,10 +144,10 @@ struct Gathering<'g, 'd> {
 
 /// Reads all inputs.
 pub(super) fn run<'d>(
-    database: &'d Database,
+    database: &'d DocumentDatabase,
     inputs: Vec<Input>,
-    options: &Options,
-    progress: &(dyn Fn(Progress) + Sync),
+    options: &ImportOptions,
+    progress: &(dyn Fn(ImportProgress) + Sync),
 ) -> Result<Gathered<'d>, ImportError> {
     if let Some(name) = options.collection.as_deref().filter(|name| database.collection(name).is_none()) {
         return Err(ImportError::File { file: "--collection".to_string(), why: unknown(database, name) });
@@ -251,7 +251,7 @@ impl<'d> Gathering<'_, 'd> {
         let records = |(number, sorters)| CollectionRecords { number, risen: risen.next().flatten(), sorters };
         let records = sorters.into_iter().enumerate().map(records).collect();
         let (skipped, told) = into_inner(self.skipped);
-        let report = Report { documents: 0, bytes: self.bytes.into_inner(), skipped, told };
+        let report = ImportReport { documents: 0, bytes: self.bytes.into_inner(), skipped, told };
         Ok(Gathered { records, broken, names: self.names, report, bytes_total: self.bytes_total })
     }
 
@@ -333,9 +333,9 @@ impl<'d> Gathering<'_, 'd> {
         };
         let file = self.names[(batch.source & !LINES) as usize].clone();
         let place = match column {
-            Some(column) => Place::Cell { line: place, column: *column },
-            None if batch.source & LINES != 0 => Place::Line(place),
-            None => Place::Byte(place),
+            Some(column) => FilePlace::Cell { line: place, column: *column },
+            None if batch.source & LINES != 0 => FilePlace::Line(place),
+            None => FilePlace::Byte(place),
         };
         let bad = BadRecord { file, place, why: format!("{pointer}{error}") };
         if self.options.on_error == OnError::Stop {
@@ -372,7 +372,7 @@ struct Worker<'w, 'd> {
     encoder: Encoder,
     /// A row as JSON.
     object: Vec<u8>,
-    shapes: Vec<Shape>,
+    shapes: Vec<FieldNumbers>,
     sorters: Vec<Option<Sorter>>,
     key: Vec<u8>,
 }
@@ -383,7 +383,7 @@ impl<'w, 'd> Worker<'w, 'd> {
             gathering,
             encoder: Encoder::new(),
             object: Vec::new(),
-            shapes: vec![Shape::default(); collections],
+            shapes: vec![FieldNumbers::default(); collections],
             sorters: (0..collections).map(|_| None).collect(),
             key: Vec::new(),
         }
@@ -416,7 +416,7 @@ impl<'w, 'd> Worker<'w, 'd> {
             Some(line) => line.pass(number, encoded).into_iter().try_for_each(|batch| self.sort(batch))?,
         }
         let documents = self.gathering.documents.fetch_add(count, Ordering::Relaxed) + count;
-        (self.gathering.progress)(Progress {
+        (self.gathering.progress)(ImportProgress {
             bytes: self.gathering.bytes.load(Ordering::Relaxed),
             bytes_total: self.gathering.bytes_total,
             documents,
@@ -493,7 +493,7 @@ impl<'w, 'd> Worker<'w, 'd> {
         if let Some(mark) = collection.at_write(self.gathering.database.clock()).mark {
             binjson::set_mark(value, start + ORIGIN_BYTES + STAMP_BYTES, mark);
         }
-        let Ok(document) = Document::from_bytes(&value[start + ORIGIN_BYTES + STAMP_BYTES..]) else {
+        let Ok(document) = StoredDocument::from_bytes(&value[start + ORIGIN_BYTES + STAMP_BYTES..]) else {
             return Err(WriteError::invalid("the record cannot be read back", ""));
         };
         let key = &mut self.key;
@@ -510,7 +510,7 @@ impl<'w, 'd> Worker<'w, 'd> {
         Ok(())
     }
 
-    fn sort(&mut self, batch: Encoded) -> Result<(), engine::Error> {
+    fn sort(&mut self, batch: Encoded) -> Result<(), engine::StoreError> {
         let (store, budget) = (self.gathering.database.store(), self.gathering.sort_bytes);
         if batch.len() > 0 {
             let sorter = self.sorters[batch.collection].get_or_insert_with(|| store.sorter(budget));
@@ -521,7 +521,7 @@ impl<'w, 'd> Worker<'w, 'd> {
     }
 }
 
-fn unknown(database: &Database, name: &str) -> String {
+fn unknown(database: &DocumentDatabase, name: &str) -> String {
     let known: Vec<&str> = database.catalog().collections.iter().map(|info| info.name.as_str()).collect();
     format!("there is no collection \"{name}\"; there are: {}", known.join(", "))
 }

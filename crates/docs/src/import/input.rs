@@ -8,7 +8,7 @@ use std::sync::Arc;
 use zip::ZipArchive;
 
 use super::split::Format;
-use super::{ImportError, Input, Options, RecordFormat, ZIP_ENTRIES_MAX};
+use super::{ImportError, ImportOptions, Input, RecordFormat, ZIP_ENTRIES_MAX};
 
 /// One stream of records.
 pub(super) struct Source {
@@ -52,7 +52,7 @@ impl From<RecordFormat> for Format {
 }
 
 /// Opens an input; an archive has one source for each of its files.
-pub(super) fn open(input: Input, options: &Options, sources: &mut Vec<Source>) -> Result<(), ImportError> {
+pub(super) fn open(input: Input, options: &ImportOptions, sources: &mut Vec<Source>) -> Result<(), ImportError> {
     let guess = options.format.map_or(Format::Guess { named: options.collection.is_some() }, Format::from);
     let (name, path) = match input {
         Input::Stream { name, read } => {

@@ -1,25 +1,25 @@
 //! Builds a collection's trees from documents in order of their keys: the tree of the documents bottom-up, while the entries of
 //! indexes, unique values, references and views go to sorters.
 
-use binjson::Document;
+use binjson::StoredDocument;
 
-use crate::database::{CollectionId, Database};
-use crate::encoding::Shape;
+use crate::database::{CollectionId, DocumentDatabase};
+use crate::encoding::FieldNumbers;
 use crate::engine::{self, BulkTree, STAMP_BYTES, SortedRun, SortedRunWriter, TreeId};
-use crate::opening::{LoadError, Loader, ORIGIN_BYTES, Origin, Task, Wanted};
+use crate::opening::{DocumentOrigin, LoadError, Loader, ORIGIN_BYTES, Task, Wanted};
 use crate::views::Loading;
 use crate::writes::Collection;
 
 /// See the module's text.
 pub(super) struct Making<'c> {
-    database: &'c Database,
+    database: &'c DocumentDatabase,
     collection: &'c Collection,
     tree: BulkTree,
     loader: Loader<'c>,
     views: Loading<'c>,
     /// Its keys in order, if other collections refer to it.
     keys: Option<SortedRunWriter>,
-    shape: Shape,
+    shape: FieldNumbers,
     /// The collection has no indexes, unique fields, references or views.
     is_alone: bool,
 }
@@ -36,7 +36,11 @@ pub(super) struct Made<'c> {
 
 impl<'c> Making<'c> {
     /// Starts with no documents; index entries may take `sort_bytes` of memory.
-    pub(super) fn new(database: &'c Database, number: usize, sort_bytes: usize) -> Result<Making<'c>, LoadError> {
+    pub(super) fn new(
+        database: &'c DocumentDatabase,
+        number: usize,
+        sort_bytes: usize,
+    ) -> Result<Making<'c>, LoadError> {
         let collection = database.collection_at(CollectionId(number));
         let wanted = Wanted {
             indexes: (0..collection.indexes.len()).collect(),
@@ -51,14 +55,14 @@ impl<'c> Making<'c> {
             loader: Loader::new(collection, &wanted, database.store(), sort_bytes),
             views: Loading::new(number, database.views_at_work(), database.store(), sort_bytes),
             keys: keys_of(database, collection)?,
-            shape: Shape::default(),
+            shape: FieldNumbers::default(),
             is_alone: nothing_beside && collection.views.is_empty(),
         })
     }
 
     /// Adds the next document: `stored` is its change number and the document.
     pub(super) fn add(&mut self, key: &[u8], place: &[u8; ORIGIN_BYTES], stored: &[u8]) -> Result<(), LoadError> {
-        let document = stored.get(STAMP_BYTES..).and_then(|bytes| Document::from_bytes(bytes).ok());
+        let document = stored.get(STAMP_BYTES..).and_then(|bytes| StoredDocument::from_bytes(bytes).ok());
         let document = document.ok_or_else(damaged)?;
         if !self.is_alone {
             self.add_beside(key, place, document)?;
@@ -66,12 +70,17 @@ impl<'c> Making<'c> {
         self.add_again(key, stored)
     }
 
-    fn add_beside(&mut self, key: &[u8], place: &[u8; ORIGIN_BYTES], document: Document<'_>) -> Result<(), LoadError> {
+    fn add_beside(
+        &mut self,
+        key: &[u8],
+        place: &[u8; ORIGIN_BYTES],
+        document: StoredDocument<'_>,
+    ) -> Result<(), LoadError> {
         let found = self.collection.info.key.kind.of_bytes(key).ok_or_else(damaged)?;
         let loader = &mut self.loader;
         let added = self.collection.with_row(document, &mut self.shape, |row| loader.add(row, &found, place))?;
         let added = added.and_then(|()| self.views.add(document));
-        added.map_err(|why| LoadError::Record { why, from: Origin { place: *place, key: key.to_vec() } })
+        added.map_err(|why| LoadError::Record { why, from: DocumentOrigin { place: *place, key: key.to_vec() } })
     }
 
     /// Adds a document whose index entries were added before the tree was restarted.
@@ -98,14 +107,17 @@ impl<'c> Making<'c> {
         let keys = self.keys.map(SortedRunWriter::finish).transpose()?;
         let views = self.views.build(self.database.store()).map_err(|why| {
             let source = std::io::Error::other(why.to_string());
-            LoadError::Store(engine::Error::Io { context: "building the views".to_string(), source })
+            LoadError::Store(engine::StoreError::Io { context: "building the views".to_string(), source })
         })?;
         let documents = self.tree.entries();
         Ok(Made { tree: self.tree, tasks: self.loader.into_tasks(), views, keys, documents })
     }
 }
 
-fn keys_of(database: &Database, collection: &Collection) -> Result<Option<SortedRunWriter>, engine::Error> {
+fn keys_of(
+    database: &DocumentDatabase,
+    collection: &Collection,
+) -> Result<Option<SortedRunWriter>, engine::StoreError> {
     (!collection.referrers.is_empty()).then(|| database.store().sorted_run()).transpose()
 }
 

@@ -6,7 +6,7 @@
 //! 2. Build (`bulk.rs`), if all the collections are empty: documents, indexes and unique values become trees bottom-up;
 //!    duplicate keys, duplicate unique values and dangling references are found while sorted entries are read. All trees become
 //!    visible in one step: an import that stops earlier leaves nothing and can be run again. If a sync of that step fails
-//!    ([`engine::Error::Unknown`]), the next start finds all of it or nothing.
+//!    ([`engine::StoreError::Unknown`]), the next start finds all of it or nothing.
 //! 3. Or write (`batches.rs`), if a collection has documents: transactions of many inserts each, referenced collections first.
 //!    Each transaction is atomic, the import is not: if it stops, the earlier batches stay stored.
 //!
@@ -35,12 +35,12 @@ use std::fmt;
 use std::path::PathBuf;
 
 use crate::config::NAME_BYTES_MAX;
-use crate::database::Database;
+use crate::database::DocumentDatabase;
 use crate::engine;
 use crate::error::WriteError;
 
 pub use csv::{COLUMNS_MAX, Cell};
-pub use sample::{Sampled, VisitSampled, sample};
+pub use sample::{SampledRecord, VisitSampled, sample};
 
 /// Size of a batch of records for a thread.
 pub const BATCH_BYTES: usize = 512 << 10;
@@ -62,10 +62,11 @@ const ARRAY_NAME_BYTES_MAX: usize = 4 * NAME_BYTES_MAX;
 /// A source of records.
 pub enum Input {
     /// A file; `.zip` is unpacked, `.ndjson` and `.jsonl` have a record on each line, `.csv` and `.tsv` are tables whose first
-    /// line names the fields, anything else is JSON: `{"users": […]}` or an array. [`Options::format`] goes before the name.
+    /// line names the fields, anything else is JSON: `{"users": […]}` or an array. [`ImportOptions::format`] goes before the
+    /// name.
     File(PathBuf),
-    /// A stream in the format of [`Options::format`]; else JSON, or one record per line if a collection is named and the stream
-    /// begins with `{`.
+    /// A stream in the format of [`ImportOptions::format`]; else JSON, or one record per line if a collection is named and the
+    /// stream begins with `{`.
     Stream {
         /** Its name in messages. */
         name: String,
@@ -99,7 +100,7 @@ pub enum RecordFormat {
 
 /// Options of an import.
 #[derive(Clone, Debug)]
-pub struct Options {
+pub struct ImportOptions {
     /// How records stand in all inputs but archives. `None`: as an input's name says.
     pub format: Option<RecordFormat>,
     /// The collection of records that are in no named array.
@@ -110,16 +111,16 @@ pub struct Options {
     pub threads: usize,
 }
 
-impl Default for Options {
+impl Default for ImportOptions {
     fn default() -> Self {
         let threads = std::thread::available_parallelism().map_or(1, usize::from);
-        Options { format: None, collection: None, on_error: OnError::Stop, threads }
+        ImportOptions { format: None, collection: None, on_error: OnError::Stop, threads }
     }
 }
 
 /// Progress of an import.
 #[derive(Clone, Copy, Debug)]
-pub struct Progress {
+pub struct ImportProgress {
     /// Bytes of records read, unpacked.
     pub bytes: u64,
     /// Total bytes, if known.
@@ -132,7 +133,7 @@ pub struct Progress {
 
 /// Result of an import.
 #[derive(Clone, Debug, Default)]
-pub struct Report {
+pub struct ImportReport {
     /// Documents stored.
     pub documents: u64,
     /// Bytes of records read, unpacked.
@@ -149,14 +150,14 @@ pub struct BadRecord {
     /// The file, or the file in the archive.
     pub file: String,
     /// The place in it.
-    pub place: Place,
+    pub place: FilePlace,
     /// What is wrong.
     pub why: String,
 }
 
 /// A place in a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum FilePlace {
     /// Line, from 1.
     Line(u64),
     /// Byte, from 0.
@@ -184,19 +185,19 @@ pub enum ImportError {
         why: String,
     },
     /// The store reported an error.
-    Store(engine::Error),
+    Store(engine::StoreError),
     /// A write failed for a reason other than the record.
     Write(WriteError),
 }
 
-impl Database {
+impl DocumentDatabase {
     /// Imports all inputs; `progress` is called from the import's threads, once for each batch.
     pub fn import(
         &self,
         inputs: Vec<Input>,
-        options: &Options,
-        progress: &(dyn Fn(Progress) + Sync),
-    ) -> Result<Report, ImportError> {
+        options: &ImportOptions,
+        progress: &(dyn Fn(ImportProgress) + Sync),
+    ) -> Result<ImportReport, ImportError> {
         // Only empty trees can be replaced, including those of views.
         self.wait_for_views();
         let mut gathered = gather::run(self, inputs, options, progress)?;
@@ -211,18 +212,18 @@ impl Database {
     }
 }
 
-impl From<engine::Error> for ImportError {
-    fn from(error: engine::Error) -> Self {
+impl From<engine::StoreError> for ImportError {
+    fn from(error: engine::StoreError) -> Self {
         ImportError::Store(error)
     }
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for FilePlace {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Place::Line(line) => write!(out, "line {line}"),
-            Place::Byte(byte) => write!(out, "byte {byte}"),
-            Place::Cell { line, column } => write!(out, "line {line}, column {column}"),
+            FilePlace::Line(line) => write!(out, "line {line}"),
+            FilePlace::Byte(byte) => write!(out, "byte {byte}"),
+            FilePlace::Cell { line, column } => write!(out, "line {line}, column {column}"),
         }
     }
 }

@@ -26,7 +26,7 @@ pub(super) struct Places {
 }
 
 impl PlacesWriter {
-    pub(super) fn new(store: &Store) -> Result<PlacesWriter, engine::Error> {
+    pub(super) fn new(store: &Store) -> Result<PlacesWriter, engine::StoreError> {
         Ok(PlacesWriter { run: store.sorted_run()?, batches: 0, value: Vec::new() })
     }
 

@@ -5,7 +5,7 @@ use std::sync::mpsc::Receiver;
 use super::encoded::Encoded;
 use super::making::Making;
 use super::places::PlacesWriter;
-use crate::database::Database;
+use crate::database::DocumentDatabase;
 use crate::opening::LoadError;
 
 /// A collection's documents that arrived in order of their keys.
@@ -16,7 +16,7 @@ pub(super) struct Risen<'c> {
 
 /// Takes batches until the channel closes; returns the trees by collection. `used` gets each batch back for reuse.
 pub(super) fn run<'c>(
-    database: &'c Database,
+    database: &'c DocumentDatabase,
     collections: usize,
     sort_bytes: usize,
     batches: Receiver<Encoded>,

@@ -2,21 +2,21 @@
 
 use std::ops::ControlFlow;
 
-use binjson::{Document, Encoder};
+use binjson::{Encoder, StoredDocument};
 
 use super::csv::{self, Cell, RowReader};
 use super::input::{self, Content, Source};
 use super::split::{Batch, Splitter};
-use super::{BadRecord, ImportError, Input, Options, Place};
+use super::{BadRecord, FilePlace, ImportError, ImportOptions, Input};
 
 /// One record.
-pub enum Sampled<'s> {
+pub enum SampledRecord<'s> {
     /// A document of a JSON file.
     Document {
         /** The name of its array, if the file is an object of arrays. */
         array: Option<&'s str>,
         /** The record. */
-        document: Document<'s>,
+        document: StoredDocument<'s>,
     },
     /// A row of a table.
     Row {
@@ -28,14 +28,14 @@ pub enum Sampled<'s> {
 }
 
 /// Called with each record, and with the number of bytes read of the file so far. Returns whether to continue.
-pub type VisitSampled<'v> = dyn FnMut(Sampled<'_>, u64) -> ControlFlow<()> + 'v;
+pub type VisitSampled<'v> = dyn FnMut(SampledRecord<'_>, u64) -> ControlFlow<()> + 'v;
 
 /// Reads records of an input, which must not be an archive, until `visit` breaks. Returns whether all records were read. A record that
 /// an import into any collection would refuse is an error here too.
 pub fn sample(input: Input, visit: &mut VisitSampled<'_>) -> Result<bool, ImportError> {
     let mut sources = Vec::new();
     // With a collection, a stream that begins with `{` is read as one record for each line.
-    let options = Options { collection: Some(String::new()), ..Options::default() };
+    let options = ImportOptions { collection: Some(String::new()), ..ImportOptions::default() };
     input::open(input, &options, &mut sources)?;
     let refused = |file: &str, why: &str| ImportError::File { file: file.to_string(), why: why.to_string() };
     match sources.pop() {
@@ -87,12 +87,12 @@ impl<R: std::io::Read> SampleReader<R> {
         let (bytes, mut start) = (self.splitter.position(), 0);
         for &(end, place) in &batch.records {
             self.stored.clear();
-            let place = if self.splitter.counts_lines() { Place::Line(place) } else { Place::Byte(place) };
+            let place = if self.splitter.counts_lines() { FilePlace::Line(place) } else { FilePlace::Byte(place) };
             let encoded = self.encoder.encode(&batch.bytes[start..end], &mut self.stored);
             encoded.map_err(|error| self.bad(place, error.to_string()))?;
-            let document = Document::from_bytes(&self.stored).ok().filter(Document::is_object);
+            let document = StoredDocument::from_bytes(&self.stored).ok().filter(StoredDocument::is_object);
             let document = document.ok_or_else(|| self.bad(place, "a document is a JSON object".to_string()))?;
-            if visit(Sampled::Document { array: batch.array.as_deref(), document }, bytes).is_break() {
+            if visit(SampledRecord::Document { array: batch.array.as_deref(), document }, bytes).is_break() {
                 return Ok(ControlFlow::Break(()));
             }
             start = end;
@@ -109,10 +109,10 @@ impl<R: std::io::Read> SampleReader<R> {
     ) -> Result<ControlFlow<()>, ImportError> {
         let (bytes, mut start) = (self.splitter.position(), 0);
         for &(end, line) in &batch.records {
-            let bad = |bad: csv::BadCell| self.bad(Place::Cell { line, column: bad.column }, bad.why);
+            let bad = |bad: csv::BadCell| self.bad(FilePlace::Cell { line, column: bad.column }, bad.why);
             reader.read_as_wide(&batch.bytes[start..end], columns.len()).map_err(bad)?;
             let cells = (0..columns.len()).map(|place| reader.cell(place)).collect::<Result<Vec<_>, _>>();
-            if visit(Sampled::Row { columns, cells: &cells.map_err(bad)? }, bytes).is_break() {
+            if visit(SampledRecord::Row { columns, cells: &cells.map_err(bad)? }, bytes).is_break() {
                 return Ok(ControlFlow::Break(()));
             }
             start = end;
@@ -120,7 +120,7 @@ impl<R: std::io::Read> SampleReader<R> {
         Ok(ControlFlow::Continue(()))
     }
 
-    fn bad(&self, place: Place, why: String) -> ImportError {
+    fn bad(&self, place: FilePlace, why: String) -> ImportError {
         ImportError::Record(BadRecord { file: self.name.clone(), place, why })
     }
 

@@ -11,7 +11,7 @@ use serde_json::Value as Json;
 use super::declared_rows::{part_of, wanted_rows};
 use super::differences::Differences;
 use super::losses;
-use super::open_error::OpenError;
+use super::open_error::DatabaseOpenError;
 use super::stored_rows::{self, CATALOG_TREE, Rows};
 use crate::config::Config;
 use crate::engine::Store;
@@ -23,7 +23,7 @@ const COMPARED: [&str; 7] = ["key", "type", "schema", "expire", "expire_after", 
 impl Differences {
     /// Compares a configuration with the catalog of a store. An empty catalog has no differences: no configuration has opened
     /// the store, so nothing can be dropped or built.
-    pub fn find(config: &Config, store: &Store) -> Result<Differences, OpenError> {
+    pub fn find(config: &Config, store: &Store) -> Result<Differences, DatabaseOpenError> {
         let mut found = Differences::default();
         let Some(tree) = store.existing_tree(CATALOG_TREE)? else { return Ok(found) };
         let reader = store.reader()?;

@@ -21,7 +21,7 @@ use serde_json::{Value as Json, json};
 
 use super::stored_rows::Rows;
 use crate::catalog::{ALL, Catalog, CollectionInfo, Counts, ENTRIES_LEAST, TreeCount};
-use crate::engine::{self, KeyRange, TreeId, View};
+use crate::engine::{self, KeyRange, ReadView, TreeId};
 use crate::views::Heart;
 
 /// Maximum time for which counting may delay the opening of a database. The thread counts the remaining trees.
@@ -37,7 +37,7 @@ const STACK_BYTES: usize = 256 << 10;
 
 impl Counts {
     /// Counts the trees of a catalog while `goes_on` returns true: all, or those whose size has changed.
-    pub fn take(&self, catalog: &Catalog, view: &dyn View, all: bool, goes_on: &dyn Fn() -> bool) {
+    pub fn take(&self, catalog: &Catalog, view: &dyn ReadView, all: bool, goes_on: &dyn Fn() -> bool) {
         let trees = catalog.collections.iter().flat_map(|info| trees(info));
         for (tree, fields) in trees.take_while(|_| goes_on()) {
             let same = |known: TreeCount| {
@@ -106,7 +106,7 @@ struct SaveRows {
     rows: Vec<(String, Option<String>)>,
 }
 
-impl engine::Transaction for SaveRows {
+impl engine::RetriableTransaction for SaveRows {
     fn prepare(&mut self, tx: &mut engine::Tx<'_>) -> Result<(), engine::Abort> {
         for (key, row) in &self.rows {
             match row {
@@ -117,7 +117,7 @@ impl engine::Transaction for SaveRows {
         Ok(())
     }
 
-    fn finish(self: Box<Self>, outcome: Result<engine::Commit, engine::Error>) {
+    fn finish(self: Box<Self>, outcome: Result<engine::Commit, engine::StoreError>) {
         if let Err(error) = outcome {
             tracing::debug!(%error, "counts of trees are not written: the next start counts them");
         }
@@ -131,7 +131,7 @@ fn trees(info: &CollectionInfo) -> impl Iterator<Item = (TreeId, usize)> {
 }
 
 /// The counting thread; it stops when this is dropped.
-pub(crate) struct Counter {
+pub(crate) struct CountingThread {
     saved: Arc<Mutex<Saved>>,
     stop: Arc<(Mutex<bool>, Condvar)>,
     thread: Option<JoinHandle<()>>,
@@ -165,9 +165,13 @@ fn save(heart: &Heart, catalog: &Catalog, saved: &Mutex<Saved>) {
     }
 }
 
-impl Counter {
+impl CountingThread {
     /// Loads the stored counts, counts what has changed since, and starts the thread.
-    pub(crate) fn start(heart: &Arc<Heart>, catalog: &Catalog, stored: &Rows) -> Result<Counter, engine::Error> {
+    pub(crate) fn start(
+        heart: &Arc<Heart>,
+        catalog: &Catalog,
+        stored: &Rows,
+    ) -> Result<CountingThread, engine::StoreError> {
         let began = Instant::now();
         let saved = Saved::read(stored);
         for (tree, _) in catalog.collections.iter().flat_map(|info| trees(info)) {
@@ -189,8 +193,8 @@ impl Counter {
                 wait = LOOK_EVERY;
             }
         });
-        let source = |source| engine::Error::Io { context: "start a thread".to_string(), source };
-        Ok(Counter { saved, stop, thread: Some(spawned.map_err(source)?) })
+        let source = |source| engine::StoreError::Io { context: "start a thread".to_string(), source };
+        Ok(CountingThread { saved, stop, thread: Some(spawned.map_err(source)?) })
     }
 
     /// Counts all trees now.
@@ -210,7 +214,7 @@ fn waits((stop, changed): &(Mutex<bool>, Condvar), how_long: Duration) -> bool {
     *waited.unwrap_or_else(PoisonError::into_inner).0
 }
 
-impl Drop for Counter {
+impl Drop for CountingThread {
     fn drop(&mut self) {
         *self.stop.0.lock().unwrap_or_else(PoisonError::into_inner) = true;
         self.stop.1.notify_all();

@@ -20,14 +20,14 @@ use std::sync::mpsc::{Sender, channel};
 use std::thread::JoinHandle;
 use std::time::Instant;
 
-use binjson::Document;
+use binjson::StoredDocument;
 use serde_json::Value as Json;
 
 use crate::catalog::Readiness;
 use crate::caught;
 use crate::encoding::key::shown_key;
-use crate::encoding::{Key, Row, Shape};
-use crate::engine::{self, Direction, KeyRange, STAMP_BYTES, Tx, View};
+use crate::encoding::{FieldNumbers, Key, Row};
+use crate::engine::{self, Direction, KeyRange, ReadView, STAMP_BYTES, Tx};
 use crate::views::Heart;
 use crate::writes::{Collection, Rule, Share, ShareOf};
 
@@ -50,7 +50,7 @@ pub(crate) struct IndexBuilder {
 impl IndexBuilder {
     /// Starts a thread that builds missing indexes and checks announced rules. It changes nothing before
     /// [`IndexBuilder::begin`].
-    pub(crate) fn start(heart: &Arc<Heart>) -> Result<IndexBuilder, engine::Error> {
+    pub(crate) fn start(heart: &Arc<Heart>) -> Result<IndexBuilder, engine::StoreError> {
         let mut builder = IndexBuilder::default();
         if heart.collections.iter().all(|collection| targets_of(collection).is_empty()) {
             return Ok(builder);
@@ -81,7 +81,7 @@ impl IndexBuilder {
                 }
             }
         });
-        let source = |source| engine::Error::Io { context: "start a thread".to_string(), source };
+        let source = |source| engine::StoreError::Io { context: "start a thread".to_string(), source };
         builder.thread = Some(spawned.map_err(source)?);
         Ok(builder)
     }
@@ -170,7 +170,7 @@ fn build(
     collection: &Collection,
     targets: &mut [Target<'_>],
     stop: &AtomicBool,
-) -> Result<bool, engine::Error> {
+) -> Result<bool, engine::StoreError> {
     let reader = heart.store.reader()?;
     let mut after: Option<Vec<u8>> = None;
     loop {
@@ -178,7 +178,7 @@ fn build(
         {
             let from = after.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
             let (snapshot, range) = (reader.snapshot(), KeyRange { from, to: Bound::Unbounded });
-            View::scan(&snapshot, collection.info.tree, range, Direction::Forward, &mut |key, _| {
+            ReadView::scan(&snapshot, collection.info.tree, range, Direction::Forward, &mut |key, _| {
                 keys.push(key.to_vec());
                 if keys.len() == PAGE_KEYS { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
             })?;
@@ -213,9 +213,9 @@ fn enter_in_parts(
     collection: &Collection,
     targets: &mut [Target<'_>],
     keys: &[Vec<u8>],
-) -> Result<(), engine::Error> {
+) -> Result<(), engine::StoreError> {
     match enter(heart, collection, targets, keys) {
-        Err(engine::Error::Limit { .. } | engine::Error::Busy) if keys.len() > 1 => {
+        Err(engine::StoreError::Limit { .. } | engine::StoreError::Busy) if keys.len() > 1 => {
             let (first, second) = keys.split_at(keys.len() / 2);
             enter_in_parts(heart, collection, targets, first)?;
             enter_in_parts(heart, collection, targets, second)
@@ -230,12 +230,12 @@ fn enter(
     collection: &Collection,
     targets: &mut [Target<'_>],
     keys: &[Vec<u8>],
-) -> Result<(), engine::Error> {
+) -> Result<(), engine::StoreError> {
     let mut batch = Batch::new(collection, targets, keys);
     let commit = heart.store.commit(&mut |tx| batch.run(tx));
     let Batch { found, failure, .. } = batch;
     match (commit, failure) {
-        (Err(engine::Error::Aborted), Some(error)) => return Err(error),
+        (Err(engine::StoreError::Aborted), Some(error)) => return Err(error),
         (commit, _) => drop(commit?),
     }
     for Found { place, key, why } in found {
@@ -272,7 +272,7 @@ struct Batch<'b, 'c> {
     /// By document.
     seen: Vec<Seen>,
     found: Vec<Found>,
-    failure: Option<engine::Error>,
+    failure: Option<engine::StoreError>,
 }
 
 impl<'b, 'c> Batch<'b, 'c> {
@@ -290,10 +290,10 @@ impl<'b, 'c> Batch<'b, 'c> {
         if self.failure.is_none() { Ok(()) } else { Err(engine::Abort) }
     }
 
-    fn run_within(&mut self, share: Option<&Share>, tx: &mut Tx<'_>) -> Result<(), engine::Error> {
+    fn run_within(&mut self, share: Option<&Share>, tx: &mut Tx<'_>) -> Result<(), engine::StoreError> {
         for (number, key) in self.keys.iter().enumerate() {
             if number > 0 && share.is_some_and(Share::is_over) {
-                return Err(engine::Error::Busy);
+                return Err(engine::StoreError::Busy);
             }
             let (seen, is_again) = (&mut self.seen[number], share.is_some());
             enter_one((self.collection, self.targets), (key, seen, is_again), tx, &mut self.found)?;
@@ -307,7 +307,7 @@ fn enter_one(
     (key, seen, is_again): (&[u8], &mut Seen, bool),
     tx: &mut Tx<'_>,
     found: &mut Vec<Found>,
-) -> Result<(), engine::Error> {
+) -> Result<(), engine::StoreError> {
     let Some(stored) = tx.get(collection.info.tree, key)?.map(|value| value.into_owned()) else { return Ok(()) };
     let info = &collection.info;
     let stamp = stored.first_chunk::<STAMP_BYTES>().copied();
@@ -316,13 +316,13 @@ fn enter_one(
     }
     let is_as_seen = seen.stamp == stamp;
     let shown = |key: &[u8]| format!("{}/{}", info.name, shown_key(info.key.kind, key));
-    let document = stored.get(STAMP_BYTES..).and_then(|bytes| Document::from_bytes(bytes).ok());
+    let document = stored.get(STAMP_BYTES..).and_then(|bytes| StoredDocument::from_bytes(bytes).ok());
     let Some((document, own)) = document.zip(info.key.kind.of_bytes(key)) else {
         let why = format!("the stored document {} is damaged", shown(key));
         found.extend((0..targets.len()).map(|place| Found { place, key: shown(key), why: why.clone() }));
         return Ok(());
     };
-    let mut shape = Shape::default();
+    let mut shape = FieldNumbers::default();
     collection.with_row(document, &mut shape, |row| {
         let mut one = One { collection, tx, document, row, key: &own };
         for (place, target) in targets.iter().enumerate() {
@@ -369,13 +369,13 @@ enum Refusal {
 struct One<'o, 't, 'd> {
     collection: &'o Collection,
     tx: &'o mut Tx<'t>,
-    document: Document<'d>,
+    document: StoredDocument<'d>,
     row: &'o Row<'o, 'd>,
     key: &'o Key<'o>,
 }
 
 impl One<'_, '_, '_> {
-    fn index(&mut self, number: usize) -> Result<Option<Refusal>, engine::Error> {
+    fn index(&mut self, number: usize) -> Result<Option<Refusal>, engine::StoreError> {
         let (mut entry, mut value) = (Vec::new(), Vec::new());
         Ok(match self.collection.index_entry(number, self.row, self.key, &mut entry, &mut value) {
             Err(why) => Some(Refusal::Own(why.to_string())),
@@ -390,7 +390,11 @@ impl One<'_, '_, '_> {
     }
 
     /// A refused field is still processed, to count the documents that break it.
-    fn unique(&mut self, number: usize, shown: &dyn Fn(&[u8]) -> String) -> Result<Option<Refusal>, engine::Error> {
+    fn unique(
+        &mut self,
+        number: usize,
+        shown: &dyn Fn(&[u8]) -> String,
+    ) -> Result<Option<Refusal>, engine::StoreError> {
         let mut entry = Vec::new();
         let tree = self.collection.unique[number].tree;
         match self.collection.unique_key(number, self.row, &mut entry) {
@@ -414,7 +418,7 @@ impl One<'_, '_, '_> {
         })
     }
 
-    fn rule(&mut self, number: usize) -> Result<Option<Refusal>, engine::Error> {
+    fn rule(&mut self, number: usize) -> Result<Option<Refusal>, engine::StoreError> {
         let announced = &self.collection.announced[number];
         let checked = announced.check(self.collection, self.document, self.row, &mut *self.tx)?;
         Ok(checked.err().map(|why| Refusal::Own(why.to_string())))
@@ -437,7 +441,7 @@ fn refuse_without_index(collection: &Collection) {
 }
 
 /// Makes the completed targets ready: from then on queries use the indexes, and the rules are in force.
-fn switch_in(heart: &Heart, targets: &[Target<'_>]) -> Result<(), engine::Error> {
+fn switch_in(heart: &Heart, targets: &[Target<'_>]) -> Result<(), engine::StoreError> {
     let whole = || targets.iter().filter(|target| target.readiness.is_building());
     let mut failure = None;
     let commit = heart.store.commit(&mut |tx| {
@@ -458,7 +462,7 @@ fn switch_in(heart: &Heart, targets: &[Target<'_>]) -> Result<(), engine::Error>
         Ok(())
     });
     match (commit, failure) {
-        (Err(engine::Error::Aborted), Some(error)) => return Err(error),
+        (Err(engine::StoreError::Aborted), Some(error)) => return Err(error),
         (commit, _) => drop(commit?),
     }
     whole().map(|target| target.readiness).for_each(Readiness::set_ready);
@@ -466,7 +470,7 @@ fn switch_in(heart: &Heart, targets: &[Target<'_>]) -> Result<(), engine::Error>
 }
 
 /// A row of the catalog with these fields replaced. (Several rules share the row of a collection.)
-fn laid_over(tx: &mut Tx<'_>, catalog: engine::TreeId, key: &str, fields: &str) -> Result<String, engine::Error> {
+fn laid_over(tx: &mut Tx<'_>, catalog: engine::TreeId, key: &str, fields: &str) -> Result<String, engine::StoreError> {
     let stored = tx.get(catalog, key.as_bytes())?.map(|row| row.into_owned()).unwrap_or_default();
     let parsed = |text: &[u8]| serde_json::from_slice(text).unwrap_or(Json::Object(serde_json::Map::new()));
     let (mut row, fields): (Json, Json) = (parsed(&stored), parsed(fields.as_bytes()));
@@ -480,7 +484,7 @@ fn laid_over(tx: &mut Tx<'_>, catalog: engine::TreeId, key: &str, fields: &str) 
 mod tests {
     use super::*;
     use crate::config::Config;
-    use crate::database::{Database, Write};
+    use crate::database::{DocumentDatabase, Write};
     use crate::encoding::key::KeyType;
     use crate::writes::write::{Op, Precondition};
 
@@ -498,21 +502,21 @@ anyOf = [
 ]
 "##;
 
-    fn open(folder: &std::path::Path, config: &str) -> Database {
+    fn open(folder: &std::path::Path, config: &str) -> DocumentDatabase {
         let mut config = Config::parse("c.toml".as_ref(), config).unwrap();
         config.builds_indexes_later = true;
-        let store = engine::Store::open(folder, engine::Options::default()).unwrap().0;
+        let store = engine::Store::open(folder, engine::StoreOptions::default()).unwrap().0;
         let catalog = store.tree(crate::opening::stored_rows::CATALOG_TREE).unwrap();
         let stored = crate::opening::stored_rows::read(&store.reader().unwrap().snapshot(), catalog).unwrap();
         // The builder is not started.
-        Database::assemble(&config, folder, store, &stored, Arc::default(), None).unwrap().0
+        DocumentDatabase::assemble(&config, folder, store, &stored, Arc::default(), None).unwrap().0
     }
 
     fn key(id: u32) -> Vec<u8> {
         KeyType::U32.of_text(&id.to_string()).unwrap().as_bytes().to_vec()
     }
 
-    fn put(database: &Database, id: u32, tree: &str) {
+    fn put(database: &DocumentDatabase, id: u32, tree: &str) {
         let op = Op::Put { key: key(id), body: format!("{{\"id\":{id},\"tree\":{tree}}}").into_bytes() };
         let collection = database.collection("items").unwrap();
         database.write_now(&Write { collection, op, precondition: Precondition::None }).unwrap();
@@ -520,7 +524,7 @@ anyOf = [
 
     /// Runs a batch over all documents while others write during its first run; returns the documents found, and the number of
     /// runs.
-    fn run(database: &Database, others: &mut (dyn FnMut(u32) + Send)) -> (Vec<String>, u32) {
+    fn run(database: &DocumentDatabase, others: &mut (dyn FnMut(u32) + Send)) -> (Vec<String>, u32) {
         let collection = &database.inner.heart.collections[0];
         let targets = targets_of(collection);
         assert_eq!(targets.len(), 1);
@@ -583,7 +587,7 @@ anyOf = [
             });
             batch.failure
         };
-        assert!(matches!(in_share(&keys), Some(engine::Error::Busy)));
+        assert!(matches!(in_share(&keys), Some(engine::StoreError::Busy)));
         assert!(in_share(&keys[..1]).is_none());
     }
 }

@@ -40,28 +40,28 @@ pub(crate) enum LoadError {
     /// Two documents with the same values in unique fields.
     Twice {
         fields: String,
-        first: Origin,
-        second: Origin,
+        first: DocumentOrigin,
+        second: DocumentOrigin,
     },
     /// A reference to a missing document.
     Dangling {
         field: String,
         target: String,
         key: Vec<u8>,
-        from: Origin,
+        from: DocumentOrigin,
     },
     /// A document's entry is over a limit, or its reference is no key.
     Record {
         why: WriteError,
-        from: Origin,
+        from: DocumentOrigin,
     },
     Io(io::Error),
-    Store(engine::Error),
+    Store(engine::StoreError),
 }
 
 /// A document in a message: where it came from, and its key's stored bytes.
 #[derive(Clone, Debug)]
-pub(crate) struct Origin {
+pub(crate) struct DocumentOrigin {
     pub(crate) place: [u8; ORIGIN_BYTES],
     pub(crate) key: Vec<u8>,
 }
@@ -71,8 +71,8 @@ impl From<io::Error> for LoadError {
         LoadError::Io(error)
     }
 }
-impl From<engine::Error> for LoadError {
-    fn from(error: engine::Error) -> Self {
+impl From<engine::StoreError> for LoadError {
+    fn from(error: engine::StoreError) -> Self {
         LoadError::Store(error)
     }
 }
@@ -89,7 +89,7 @@ pub(crate) enum Targets<'t> {
     /// Sorted, from a run that was written while the target's documents were built.
     Run(&'t SortedRun),
     /// Looked up one by one.
-    Ask(&'t dyn Fn(&[u8]) -> Result<bool, engine::Error>),
+    Ask(&'t dyn Fn(&[u8]) -> Result<bool, engine::StoreError>),
 }
 
 impl<'c> Loader<'c> {
@@ -114,7 +114,7 @@ impl<'c> Loader<'c> {
         row: &Row<'_, '_>,
         key: &Key<'_>,
         origin: &[u8; ORIGIN_BYTES],
-    ) -> Result<Result<(), WriteError>, engine::Error> {
+    ) -> Result<Result<(), WriteError>, engine::StoreError> {
         for (number, sorter) in &mut self.indexes {
             if let Err(why) = self.collection.index_entry(*number, row, key, &mut self.key, &mut self.value) {
                 return Ok(Err(why));
@@ -226,7 +226,7 @@ pub(crate) fn check_references(
 enum Lookup<'t> {
     /// The run, its current key, and whether reading has begun.
     Sorted(Box<SortedEntries>, Vec<u8>, bool),
-    Ask(&'t dyn Fn(&[u8]) -> Result<bool, engine::Error>),
+    Ask(&'t dyn Fn(&[u8]) -> Result<bool, engine::StoreError>),
 }
 
 impl Lookup<'_> {
@@ -249,7 +249,7 @@ impl Lookup<'_> {
     }
 }
 
-fn origin(value: &[u8]) -> Origin {
+fn origin(value: &[u8]) -> DocumentOrigin {
     let place = value.first_chunk().copied().unwrap_or(STORED);
-    Origin { place, key: value.get(ORIGIN_BYTES..).unwrap_or_default().to_vec() }
+    DocumentOrigin { place, key: value.get(ORIGIN_BYTES..).unwrap_or_default().to_vec() }
 }

@@ -11,31 +11,36 @@
 
 use super::declared_rows::{part_of, wanted_rows};
 use super::differences::Differences;
-use super::open_error::{CollectionNames, OpenError};
+use super::open_error::{CollectionNames, DatabaseOpenError};
 use super::stored_rows::{self, Rows, UNDECLARED};
 use crate::config::Config;
-use crate::engine::{Store, View};
+use crate::engine::{ReadView, Store};
 use crate::views;
 
 /// Returns what the configuration would drop, if that is permitted.
-pub(crate) fn check(config: &Config, store: &Store, view: &impl View, stored: &Rows) -> Result<Differences, OpenError> {
+pub(crate) fn check(
+    config: &Config,
+    store: &Store,
+    view: &impl ReadView,
+    stored: &Rows,
+) -> Result<Differences, DatabaseOpenError> {
     // Parts that an earlier opening has marked as dropped are lost already.
     let stored = stored_rows::after_drops(stored.clone());
     refuse_other_service(config, &stored)?;
     let lost = lost(config, store, view, &stored)?;
-    if lost.is_empty() || config.may_drop { Ok(lost) } else { Err(OpenError::WouldDrop(lost)) }
+    if lost.is_empty() || config.may_drop { Ok(lost) } else { Err(DatabaseOpenError::WouldDrop(lost)) }
 }
 
-fn refuse_other_service(config: &Config, stored: &Rows) -> Result<(), OpenError> {
+fn refuse_other_service(config: &Config, stored: &Rows) -> Result<(), DatabaseOpenError> {
     let held: Vec<&str> = stored.keys().filter_map(|key| key.strip_prefix("collection/")).collect();
     let declared: Vec<&str> = config.collections.iter().map(|collection| collection.name.as_str()).collect();
     if held.is_empty() || held.iter().any(|name| declared.contains(name)) {
         return Ok(());
     }
-    Err(OpenError::OtherService { held: CollectionNames::of(&held), declared: CollectionNames::of(&declared) })
+    Err(DatabaseOpenError::OtherService { held: CollectionNames::of(&held), declared: CollectionNames::of(&declared) })
 }
 
-fn lost(config: &Config, store: &Store, view: &impl View, stored: &Rows) -> Result<Differences, OpenError> {
+fn lost(config: &Config, store: &Store, view: &impl ReadView, stored: &Rows) -> Result<Differences, DatabaseOpenError> {
     let mut lost = Differences::default();
     for name in undeclared(config, store, view, stored)? {
         lost.add(format!("the collection {name} (its documents stay in the folder)"));
@@ -64,9 +69,9 @@ fn begins_index(shorter: &str, longer: &str) -> bool {
 pub(crate) fn undeclared(
     config: &Config,
     store: &Store,
-    view: &impl View,
+    view: &impl ReadView,
     stored: &Rows,
-) -> Result<Vec<String>, OpenError> {
+) -> Result<Vec<String>, DatabaseOpenError> {
     let mut names = Vec::new();
     for (key, row) in stored {
         let Some(name) = key.strip_prefix("collection/") else { continue };
@@ -78,7 +83,7 @@ pub(crate) fn undeclared(
     Ok(names)
 }
 
-fn has_documents(store: &Store, view: &impl View, name: &str) -> Result<bool, OpenError> {
+fn has_documents(store: &Store, view: &impl ReadView, name: &str) -> Result<bool, DatabaseOpenError> {
     match store.existing_tree(&stored_rows::documents_tree(name))? {
         Some(tree) => Ok(!stored_rows::is_empty(view, tree)?),
         None => Ok(false),

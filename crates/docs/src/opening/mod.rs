@@ -15,11 +15,11 @@ pub(crate) mod rebuild;
 pub(crate) mod stored_catalog;
 pub(crate) mod stored_rows;
 
-pub(crate) use counter::Counter;
+pub(crate) use counter::CountingThread;
 pub use differences::{DIFFERENCES_MAX, Differences};
 pub(crate) use index_build::IndexBuilder;
-pub(crate) use loader::{LoadError, Loader, ORIGIN_BYTES, Origin, STORED, Targets, Task, Wanted};
-pub use open_error::{CollectionNames, OpenError};
+pub(crate) use loader::{DocumentOrigin, LoadError, Loader, ORIGIN_BYTES, STORED, Targets, Task, Wanted};
+pub use open_error::{CollectionNames, DatabaseOpenError};
 pub use stored_catalog::outline;
-pub(crate) use stored_catalog::{Resolved, Work};
+pub(crate) use stored_catalog::{ResolvedCatalog, Work};
 pub(crate) use stored_rows::{CATALOG_TREE, DROP, Rows};

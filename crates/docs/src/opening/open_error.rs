@@ -13,7 +13,7 @@ const NAMES_TOLD_MAX: usize = 20;
 /// Why a database could not be opened, or an import failed.
 #[derive(Debug)]
 #[non_exhaustive]
-pub enum OpenError {
+pub enum DatabaseOpenError {
     /// The configuration file is wrong.
     Config(Mistakes),
     /// The data in the directory does not fit the configuration; the text names the difference and the remedy.
@@ -30,7 +30,7 @@ pub enum OpenError {
     /// Stored data cannot be read.
     Read(ReadError),
     /// The engine reported an error.
-    Store(engine::Error),
+    Store(engine::StoreError),
 }
 
 /// Names of collections for the text of an error.
@@ -60,40 +60,40 @@ impl fmt::Display for CollectionNames {
     }
 }
 
-impl From<engine::Error> for OpenError {
-    fn from(error: engine::Error) -> Self {
-        OpenError::Store(error)
+impl From<engine::StoreError> for DatabaseOpenError {
+    fn from(error: engine::StoreError) -> Self {
+        DatabaseOpenError::Store(error)
     }
 }
 
-impl From<ReadError> for OpenError {
+impl From<ReadError> for DatabaseOpenError {
     fn from(error: ReadError) -> Self {
-        OpenError::Read(error)
+        DatabaseOpenError::Read(error)
     }
 }
 
-impl From<Mistakes> for OpenError {
+impl From<Mistakes> for DatabaseOpenError {
     fn from(mistakes: Mistakes) -> Self {
-        OpenError::Config(mistakes)
+        DatabaseOpenError::Config(mistakes)
     }
 }
 
-impl fmt::Display for OpenError {
+impl fmt::Display for DatabaseOpenError {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            OpenError::Config(mistakes) => mistakes.fmt(out),
-            OpenError::Mismatch(what) => out.write_str(what),
-            OpenError::OtherService { held, declared } => write!(
+            DatabaseOpenError::Config(mistakes) => mistakes.fmt(out),
+            DatabaseOpenError::Mismatch(what) => out.write_str(what),
+            DatabaseOpenError::OtherService { held, declared } => write!(
                 out,
                 "the folder belongs to another service: it holds {held}, and the configuration declares {declared}"
             ),
-            OpenError::WouldDrop(lost) => {
+            DatabaseOpenError::WouldDrop(lost) => {
                 write!(out, "the configuration no longer declares what the folder holds. This would be dropped: {lost}")
             }
-            OpenError::Read(error) => error.fmt(out),
-            OpenError::Store(error) => write!(out, "{error}"),
+            DatabaseOpenError::Read(error) => error.fmt(out),
+            DatabaseOpenError::Store(error) => write!(out, "{error}"),
         }
     }
 }
 
-impl std::error::Error for OpenError {}
+impl std::error::Error for DatabaseOpenError {}

@@ -6,13 +6,13 @@
 
 use std::ops::{Bound, ControlFlow};
 
-use binjson::Document;
+use binjson::StoredDocument;
 
-use super::loader::{self, LoadError, Loader, Origin, STORED, Targets, Task};
-use super::open_error::OpenError;
+use super::loader::{self, DocumentOrigin, LoadError, Loader, STORED, Targets, Task};
+use super::open_error::DatabaseOpenError;
 use super::stored_catalog::Work;
 use super::stored_rows::{DROP, Rows, tree_of};
-use crate::encoding::Shape;
+use crate::encoding::FieldNumbers;
 use crate::encoding::key::shown_key;
 use crate::engine::{self, BulkTree, Direction, KeyRange, Reader, STAMP_BYTES, Store, TreeId};
 use crate::error::ReadError;
@@ -28,9 +28,9 @@ pub(crate) fn collection(
     collection: &Collection,
     work: &Work,
     sort_bytes: usize,
-) -> Result<Vec<(TreeId, BulkTree)>, OpenError> {
+) -> Result<Vec<(TreeId, BulkTree)>, DatabaseOpenError> {
     let mut loader = Loader::new(collection, &work.wanted, store, sort_bytes);
-    let mut shape = Shape::default();
+    let mut shape = FieldNumbers::default();
     let mut failure = None;
     each_document(reader, collection.info.tree, |key, stored| {
         let result = one(collection, work.recheck, key, stored, &mut shape, &mut loader);
@@ -57,20 +57,21 @@ fn one(
     recheck: bool,
     key: &[u8],
     stored: &[u8],
-    shape: &mut Shape,
+    shape: &mut FieldNumbers,
     loader: &mut Loader<'_>,
-) -> Result<(), OpenError> {
+) -> Result<(), DatabaseOpenError> {
     let name = || format!("{}/{}", collection.info.name, shown_key(collection.info.key.kind, key));
-    let damaged = || OpenError::Read(ReadError::Damaged(name()));
-    let document = stored.get(STAMP_BYTES..).and_then(|bytes| Document::from_bytes(bytes).ok()).ok_or_else(damaged)?;
+    let damaged = || DatabaseOpenError::Read(ReadError::Damaged(name()));
+    let document =
+        stored.get(STAMP_BYTES..).and_then(|bytes| StoredDocument::from_bytes(bytes).ok()).ok_or_else(damaged)?;
     let key = collection.info.key.kind.of_bytes(key).ok_or_else(damaged)?;
     collection.with_row(document, shape, |row| {
         if recheck && let Err(why) = collection.check(document, row) {
             let what = format!("the stored document {} does not fit the configuration's schema: {why}", name());
-            return Err(OpenError::Mismatch(what));
+            return Err(DatabaseOpenError::Mismatch(what));
         }
         let added = loader.add(row, &key, &STORED).map_err(|error| explain(collection, error.into()))?;
-        added.map_err(|why| OpenError::Mismatch(format!("the stored document {}: {why}", name())))
+        added.map_err(|why| DatabaseOpenError::Mismatch(format!("the stored document {}: {why}", name())))
     })
 }
 
@@ -88,22 +89,24 @@ fn run(store: &Store, reader: &Reader, task: Task<'_>, trees: &mut Vec<(TreeId, 
     Ok(())
 }
 
-fn explain(collection: &Collection, error: LoadError) -> OpenError {
+fn explain(collection: &Collection, error: LoadError) -> DatabaseOpenError {
     let name = &collection.info.name;
     let kind = collection.info.key.kind;
-    let shown = |origin: &Origin| format!("{name}/{}", shown_key(kind, &origin.key));
+    let shown = |origin: &DocumentOrigin| format!("{name}/{}", shown_key(kind, &origin.key));
     match error {
-        LoadError::Store(error) => OpenError::Store(error),
+        LoadError::Store(error) => DatabaseOpenError::Store(error),
         LoadError::Io(source) => {
-            OpenError::Store(engine::Error::Io { context: "sorting an index".to_string(), source })
+            DatabaseOpenError::Store(engine::StoreError::Io { context: "sorting an index".to_string(), source })
         }
-        LoadError::Record { why, from } => OpenError::Mismatch(format!("the stored document {}: {why}", shown(&from))),
-        LoadError::Twice { fields, first, second } => OpenError::Mismatch(format!(
+        LoadError::Record { why, from } => {
+            DatabaseOpenError::Mismatch(format!("the stored document {}: {why}", shown(&from)))
+        }
+        LoadError::Twice { fields, first, second } => DatabaseOpenError::Mismatch(format!(
             "{fields} cannot be unique: {} and {} have the same value",
             shown(&first),
             shown(&second)
         )),
-        LoadError::Dangling { field, target, from, .. } => OpenError::Mismatch(format!(
+        LoadError::Dangling { field, target, from, .. } => DatabaseOpenError::Mismatch(format!(
             "\"{field}\" cannot refer to {target}: {} refers to a document that is not there",
             shown(&from)
         )),
@@ -115,7 +118,7 @@ fn each_document(
     reader: &Reader,
     tree: TreeId,
     mut visit: impl FnMut(&[u8], &[u8]) -> ControlFlow<()>,
-) -> Result<(), engine::Error> {
+) -> Result<(), engine::StoreError> {
     let mut last: Option<Vec<u8>> = None;
     loop {
         let from = last.take();
@@ -142,7 +145,7 @@ pub(crate) fn make_visible(
     trees: Vec<(TreeId, BulkTree)>,
     rows: &Rows,
     obsolete: &[String],
-) -> Result<(), engine::Error> {
+) -> Result<(), engine::StoreError> {
     if trees.is_empty() {
         // One transaction suffices. Attaching would write a checkpoint.
         return write_rows(store, catalog, rows, obsolete);
@@ -154,7 +157,7 @@ pub(crate) fn make_visible(
 }
 
 /// Writes rows of the catalog and removes others in one transaction, if there are any.
-fn write_rows(store: &Store, catalog: TreeId, rows: &Rows, obsolete: &[String]) -> Result<(), engine::Error> {
+fn write_rows(store: &Store, catalog: TreeId, rows: &Rows, obsolete: &[String]) -> Result<(), engine::StoreError> {
     if rows.is_empty() && obsolete.is_empty() {
         return Ok(());
     }
@@ -169,7 +172,7 @@ fn write_rows(store: &Store, catalog: TreeId, rows: &Rows, obsolete: &[String]) 
 
 /// Empties the trees named by rows `drop/…`, and removes these rows, together with index or unique rows of such a tree that a
 /// crash left behind. Each tree is emptied in one transaction, whatever its size: the next checkpoint frees its pages.
-pub(crate) fn drop_trees(store: &Store, catalog: TreeId, rows: &Rows) -> Result<(), engine::Error> {
+pub(crate) fn drop_trees(store: &Store, catalog: TreeId, rows: &Rows) -> Result<(), engine::StoreError> {
     for row in rows.keys() {
         let Some(name) = row.strip_prefix(DROP) else { continue };
         let tree = store.existing_tree(name)?;

@@ -29,17 +29,17 @@ use serde_json::{Value as Json, json};
 use super::declared_rows::{declared_row, included, index_fields};
 use super::loader::Wanted;
 use super::losses;
-use super::open_error::OpenError;
+use super::open_error::DatabaseOpenError;
 use super::stored_rows::{DROP, Rows, UNDECLARED, documents_tree, is_empty, is_part, tree_of};
 use crate::catalog::{Catalog, CollectionInfo, ExpireInfo, FieldInfo, IndexInfo, Readiness, ReferenceInfo, UniqueInfo};
 use crate::config::row_name::{collection_row, index_row, reference_row, unique_row};
 use crate::config::{CollectionConfig, Config, ExpireConfig};
-use crate::engine::{Store, TreeId, View};
+use crate::engine::{ReadView, Store, TreeId};
 use crate::expire::{LAST_WRITE, mark_at};
 use crate::writes::{Wish, announced};
 
 /// The wanted catalog, and the work to get there.
-pub(crate) struct Resolved {
+pub(crate) struct ResolvedCatalog {
     pub(crate) catalog: Catalog,
     /// The schemas in force.
     pub(crate) schemas: Vec<Option<Schema>>,
@@ -68,7 +68,12 @@ impl Work {
 }
 
 /// Compares the configuration with the stored rows.
-pub(crate) fn resolve(store: &Store, view: &impl View, config: &Config, stored: &Rows) -> Result<Resolved, OpenError> {
+pub(crate) fn resolve(
+    store: &Store,
+    view: &impl ReadView,
+    config: &Config,
+    stored: &Rows,
+) -> Result<ResolvedCatalog, DatabaseOpenError> {
     let mut wanted: Vec<&CollectionConfig> = config.collections.iter().collect();
     wanted.sort_by(|a, b| a.name.cmp(&b.name));
     let names: Vec<&str> = wanted.iter().map(|collection| collection.name.as_str()).collect();
@@ -94,7 +99,7 @@ pub(crate) fn resolve(store: &Store, view: &impl View, config: &Config, stored: 
         }
     }
     rows.retain(|key, value| stored.get(key) != Some(value));
-    Ok(Resolved { catalog, schemas, wishes, work, rows, obsolete })
+    Ok(ResolvedCatalog { catalog, schemas, wishes, work, rows, obsolete })
 }
 
 /// Rows of parts that are no longer declared. The trees of indexes and unique fields are emptied. The trees of an undeclared
@@ -120,13 +125,14 @@ fn obsolete(stored: &Rows, kept: &BTreeSet<String>, names: &[&str], rows: &mut R
 
 /// The catalog for a configuration, without a database. For preparing queries before a database is open. Its tree numbers are
 /// not real.
-pub fn outline(config: &Config) -> Result<Catalog, OpenError> {
+pub fn outline(config: &Config) -> Result<Catalog, DatabaseOpenError> {
     let mut wanted: Vec<&CollectionConfig> = config.collections.iter().collect();
     wanted.sort_by(|a, b| a.name.cmp(&b.name));
     let names: Vec<&str> = wanted.iter().map(|collection| collection.name.as_str()).collect();
     let mut catalog = Catalog { plans: config.plans.clone(), ..Catalog::default() };
     for collection in &wanted {
-        let schema = collection.schema.as_deref().map(Schema::compile).transpose().map_err(OpenError::Mismatch)?;
+        let schema =
+            collection.schema.as_deref().map(Schema::compile).transpose().map_err(DatabaseOpenError::Mismatch)?;
         let mut info = described(collection, schema.as_ref(), NO_TREE);
         for fields in index_fields(collection, collection.expire.as_ref()) {
             let included = included(config, collection, &fields);
@@ -211,9 +217,9 @@ struct Identity {
 
 impl Identity {
     /// Keeps the stored schema in force, unless the new one accepts every document that the stored one accepts.
-    fn announce_schema(&mut self, new: &Schema, stored: &Json, row: &mut Json) -> Result<(), OpenError> {
+    fn announce_schema(&mut self, new: &Schema, stored: &Json, row: &mut Json) -> Result<(), DatabaseOpenError> {
         let text = stored["schema"].as_str();
-        let before = text.map(Schema::compile).transpose().map_err(OpenError::Mismatch)?;
+        let before = text.map(Schema::compile).transpose().map_err(DatabaseOpenError::Mismatch)?;
         if !before.as_ref().is_some_and(|before| new.is_looser_than(before)) {
             row["schema"] = stored["schema"].clone();
             self.before = Some(before.zip(text.map(Arc::from)));
@@ -248,13 +254,13 @@ struct Resolver<'r, V> {
     kept: BTreeSet<String>,
 }
 
-impl<V: View> Resolver<'_, V> {
-    fn collection(&mut self, wanted: &CollectionConfig) -> Result<Planned, OpenError> {
+impl<V: ReadView> Resolver<'_, V> {
+    fn collection(&mut self, wanted: &CollectionConfig) -> Result<Planned, DatabaseOpenError> {
         let tree = self.store.tree(&documents_tree(&wanted.name))?;
         let empty = is_empty(self.view, tree)?;
         let schema = match &wanted.schema {
             None => None,
-            Some(text) => Some(Schema::compile(text).map_err(OpenError::Mismatch)?),
+            Some(text) => Some(Schema::compile(text).map_err(DatabaseOpenError::Mismatch)?),
         };
         let Identity { recheck, before, expire, since, mut wishes } = self.identity(wanted, empty, schema.as_ref())?;
         let mut work =
@@ -271,8 +277,12 @@ impl<V: View> Resolver<'_, V> {
                 let readiness = Readiness::building((collection_row(&wanted.name), row));
                 // Compiled for the general checker, because its fields do not have the row positions that the plain checker
                 // needs.
-                let new =
-                    wanted.schema.as_deref().map(Schema::compile_full).transpose().map_err(OpenError::Mismatch)?;
+                let new = wanted
+                    .schema
+                    .as_deref()
+                    .map(Schema::compile_full)
+                    .transpose()
+                    .map_err(DatabaseOpenError::Mismatch)?;
                 wishes.extend(new.map(|schema| (Wish::Schema(schema), readiness)));
                 before
             }
@@ -314,7 +324,7 @@ impl<V: View> Resolver<'_, V> {
         wanted: &CollectionConfig,
         empty: bool,
         schema: Option<&Schema>,
-    ) -> Result<Identity, OpenError> {
+    ) -> Result<Identity, DatabaseOpenError> {
         let key = collection_row(&wanted.name);
         let mut row = declared_row(wanted);
         let stored: Option<Json> = self.stored.get(&key).and_then(|row| serde_json::from_str(row).ok());
@@ -335,7 +345,7 @@ impl<V: View> Resolver<'_, V> {
             None => json!({ "key": row["key"], "type": row["type"], "schema": null }),
         };
         if stored["key"] != row["key"] || stored["type"] != row["type"] {
-            return Err(OpenError::Mismatch(format!(
+            return Err(DatabaseOpenError::Mismatch(format!(
                 "the documents of {} were stored with the key {} of type {}; the configuration wants {} of type {}",
                 wanted.name, stored["key"], stored["type"], row["key"], row["type"]
             )));
@@ -397,7 +407,7 @@ impl<V: View> Resolver<'_, V> {
         (empty, is_needed): (bool, bool),
         work: &mut Work,
         number: usize,
-    ) -> Result<IndexInfo, OpenError> {
+    ) -> Result<IndexInfo, DatabaseOpenError> {
         let included = included(self.config, wanted, &fields);
         let name = index_row(&wanted.name, &fields);
         let (tree, new) = self.tree(&name, |tree| json!({ "tree": tree, "included": included }), empty)?;
@@ -420,7 +430,12 @@ impl<V: View> Resolver<'_, V> {
     }
 
     /// The tree of an index or unique field, and whether it must be built: an unchanged row keeps its tree.
-    fn tree(&mut self, name: &str, row: impl Fn(&str) -> Json, empty: bool) -> Result<(TreeId, bool), OpenError> {
+    fn tree(
+        &mut self,
+        name: &str,
+        row: impl Fn(&str) -> Json,
+        empty: bool,
+    ) -> Result<(TreeId, bool), DatabaseOpenError> {
         let before = self.stored.get(name).and_then(|row| tree_of(row));
         let same = |tree: &str| self.stored.get(name) == Some(&row(tree).to_string());
         self.kept.insert(name.to_string());
@@ -441,7 +456,7 @@ impl<V: View> Resolver<'_, V> {
     }
 
     /// An unused name for a tree: the first choice is the name of the row.
-    fn fresh(&self, name: &str) -> Result<String, OpenError> {
+    fn fresh(&self, name: &str) -> Result<String, DatabaseOpenError> {
         let candidates = std::iter::once(name.to_string()).chain((2..).map(|number| format!("{name}#{number}")));
         for candidate in candidates {
             let used = self.stored.values().any(|row| tree_of(row).as_deref() == Some(&candidate))

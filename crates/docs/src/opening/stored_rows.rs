@@ -5,7 +5,7 @@ use std::ops::{Bound, ControlFlow};
 
 use serde_json::{Value as Json, json};
 
-use crate::engine::{Direction, KeyRange, TreeId, View};
+use crate::engine::{Direction, KeyRange, ReadView, TreeId};
 use crate::error::ReadError;
 
 /// The tree of the catalog's rows.
@@ -19,7 +19,7 @@ pub(crate) const DROP: &str = "drop/";
 pub(crate) const UNDECLARED: &str = "undeclared";
 
 /// Reads all rows.
-pub(crate) fn read(view: &impl View, tree: TreeId) -> Result<Rows, ReadError> {
+pub(crate) fn read(view: &impl ReadView, tree: TreeId) -> Result<Rows, ReadError> {
     let mut rows = Rows::new();
     let all = KeyRange { from: Bound::Unbounded, to: Bound::Unbounded };
     view.scan(tree, all, Direction::Forward, &mut |key, value| {
@@ -64,7 +64,7 @@ pub(crate) fn after_drops(rows: Rows) -> Rows {
     rows.into_iter().filter(|(key, value)| stays(key, value)).collect()
 }
 
-pub(crate) fn is_empty(view: &impl View, tree: TreeId) -> Result<bool, ReadError> {
+pub(crate) fn is_empty(view: &impl ReadView, tree: TreeId) -> Result<bool, ReadError> {
     let mut empty = true;
     let all = KeyRange { from: Bound::Unbounded, to: Bound::Unbounded };
     view.scan(tree, all, Direction::Forward, &mut |_, _| {

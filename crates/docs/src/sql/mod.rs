@@ -37,7 +37,7 @@ pub(crate) use expressions::row::{as_key, of_scalar};
 pub(crate) use expressions::summand;
 pub(crate) use functions::dates;
 pub use limits::{
-    Budget, COMPUTED, COMPUTED_BYTES_LEAST, GROUPS, LOOKED_UP, OF_JSON_EACH, Outcome, QueryError, RESULT, ROW,
+    Budget, COMPUTED, COMPUTED_BYTES_LEAST, ExecutionCounts, GROUPS, LOOKED_UP, OF_JSON_EACH, QueryError, RESULT, ROW,
     ROWS_KEPT, ROWS_READ, SORTED, SPILLED, STACK_BYTES_MAX, SpillSpace, SqlError, SqlErrorKind, TEXT_BYTES_MAX,
     TO_WRITE,
 };
@@ -45,14 +45,14 @@ pub(crate) use limits::{IntegerOverflow, Unbuilt};
 pub use planning::{FirstRange, PLAN_BYTES_DEFAULT, PlanSpace};
 pub(crate) use prepared::grouping;
 pub use prepared::{
-    Analysis, ColumnType, Compared, Explain, Means, PAGE_ROWS_MAX, PageAt, Paged, Query, SPECIALISED_MAX, Statements,
-    WantedIncluded, decode_place, encode_place,
+    Analysis, ColumnType, Explain, Means, PAGE_ROWS_MAX, PageAt, Paged, ParameterUses, PreparedQuery, SPECIALISED_MAX,
+    Statements, WantedIncluded, decode_place, encode_place,
 };
-pub(crate) use resolve::changes::{Action, Assigned, Changing, Form, OnConflict, Upsert, excluded_field};
+pub(crate) use resolve::changes::{Action, Assigned, Changing, Conversion, OnConflict, Upsert, excluded_field};
 pub use resolve::{COLUMNS_MAX, INNER_MAX, PARAMETERS_MAX, TABLES_MAX};
 pub(crate) use rows::RowList;
 pub use rows::{JsonRows, NoRows, RowSink, write_field};
 pub use syntax::{NESTING_MAX, SQL_BYTES_MAX, TOKENS_MAX};
 pub(crate) use values::json::fields as json_fields;
 pub(crate) use values::sort::take_field;
-pub use values::{Field, JsonTypes, OwnedValue, Value};
+pub use values::{FieldValue, JsonTypes, OwnedValue, Value};

@@ -2,16 +2,16 @@
 
 use std::fmt;
 
-use crate::engine::{self, View};
+use crate::engine::{self, ReadView};
 use crate::error::WriteError;
-use crate::sql::{Budget, Query, QueryError, ROWS_READ, RowList, Scratch, Value};
+use crate::sql::{Budget, PreparedQuery, QueryError, ROWS_READ, RowList, Scratch, Value};
 
 /// A written document counts as this many rows read: about as much work.
 pub(super) const ROWS_PER_WRITE: u64 = 16;
 
 /// The counts of a statement.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Applied {
+pub(crate) struct StatementCounts {
     /// Documents inserted, changed or deleted.
     pub(crate) documents: u64,
     /// Rows read, where each written document counts as [`ROWS_PER_WRITE`].
@@ -20,11 +20,11 @@ pub(crate) struct Applied {
     pub(crate) looked_at: u64,
 }
 
-impl Applied {
+impl StatementCounts {
     /// Runs one of the statement's queries within the remaining row budget.
     pub(super) fn execute(
         &mut self,
-        (query, view): (&Query, &dyn View),
+        (query, view): (&PreparedQuery, &dyn ReadView),
         parameters: &[Value<'_>],
         scratch: &mut Scratch,
         budget: &Budget<'_>,
@@ -67,8 +67,8 @@ impl From<WriteError> for ModifyError {
     }
 }
 
-impl From<engine::Error> for ModifyError {
-    fn from(error: engine::Error) -> Self {
+impl From<engine::StoreError> for ModifyError {
+    fn from(error: engine::StoreError) -> Self {
         ModifyError::Write(error.into())
     }
 }

@@ -2,21 +2,21 @@
 
 use bumpalo::Bump;
 
-use super::applied::{Applied, ModifyError};
+use super::applied::{ModifyError, StatementCounts};
 use crate::catalog::FieldKind;
 use crate::encoding::Key;
-use crate::engine::{Change, STAMP_BYTES, View, Within};
+use crate::engine::{ReadView, STAMP_BYTES, Within, WriteTransaction};
 use crate::error::WriteError;
 use crate::expire::AtWrite;
 use crate::sql::{
-    Action, Assigned, Budget, Changing, Field, Form, OnConflict, Query, QueryError, RowList, Scratch, Upsert, Value,
-    as_key, excluded_field, json_fields, of_scalar, take_field, write_field,
+    Action, Assigned, Budget, Changing, Conversion, FieldValue, OnConflict, PreparedQuery, QueryError, RowList,
+    Scratch, Upsert, Value, as_key, excluded_field, json_fields, of_scalar, take_field, write_field,
 };
 use crate::writes::{Collection, InTheWay, LongCheck, Op, Precondition, scratch, write};
 
 /// The RETURNING of written documents.
 pub(super) struct Returning<'t> {
-    pub(super) returning: Option<&'t Query>,
+    pub(super) returning: Option<&'t PreparedQuery>,
     /// Parameters of the statement, and the key of a document.
     pub(super) parameters: Vec<Value<'t>>,
     /// Memory for the texts of keys.
@@ -24,11 +24,11 @@ pub(super) struct Returning<'t> {
     pub(super) budget: &'t Budget<'t>,
     pub(super) returned: &'t mut RowList,
     /// The statement's counts so far: RETURNING and DO UPDATE read within the remaining rows.
-    pub(super) done: Applied,
+    pub(super) done: StatementCounts,
 }
 
 impl Returning<'_> {
-    fn tell(&mut self, view: &dyn View, key: Value<'_>, scratch: &mut Scratch) -> Result<(), QueryError> {
+    fn tell(&mut self, view: &dyn ReadView, key: Value<'_>, scratch: &mut Scratch) -> Result<(), QueryError> {
         let (Some(returning), Some(last)) = (self.returning, self.parameters.last_mut()) else { return Ok(()) };
         *last = match key {
             Value::Text(text) => Value::Text(self.keys.alloc_slice_copy(text)),
@@ -48,10 +48,10 @@ pub(super) struct QuotedNames {
 }
 
 impl QuotedNames {
-    pub(super) fn of(changing: &Changing<Query>) -> QuotedNames {
+    pub(super) fn of(changing: &Changing<PreparedQuery>) -> QuotedNames {
         let quoted = |name: &String| {
             let mut quoted = Vec::new();
-            write_field(Field::Value(Value::text(name)), &mut quoted);
+            write_field(FieldValue::Value(Value::text(name)), &mut quoted);
             quoted
         };
         let upsert = changing.upsert.iter().flat_map(|upsert| &upsert.fields);
@@ -61,17 +61,17 @@ impl QuotedNames {
 
 /// The write of one document.
 pub(super) struct DocumentWrite<'o, C> {
-    pub(super) changing: &'o Changing<Query>,
+    pub(super) changing: &'o Changing<PreparedQuery>,
     /// Parameters of the statement.
     pub(super) parameters: &'o [Value<'o>],
     pub(super) collection: &'o Collection,
     pub(super) change: &'o mut C,
-    pub(super) forms: &'o [Form],
+    pub(super) forms: &'o [Conversion],
     pub(super) at: &'o AtWrite,
     pub(super) names: &'o QuotedNames,
 }
 
-impl<C: Change> DocumentWrite<'_, C> {
+impl<C: WriteTransaction> DocumentWrite<'_, C> {
     /// Returns whether a document was written: a new one may be skipped.
     pub(super) fn write(
         &mut self,
@@ -107,7 +107,7 @@ impl<C: Change> DocumentWrite<'_, C> {
     fn insert(
         &mut self,
         row: &mut &[u8],
-        (budget, done): (&Budget<'_>, &mut Applied),
+        (budget, done): (&Budget<'_>, &mut StatementCounts),
         scratch: &mut Scratch,
     ) -> Result<Option<Vec<u8>>, ModifyError> {
         let values = self.values(row);
@@ -152,9 +152,9 @@ impl<C: Change> DocumentWrite<'_, C> {
     fn change_stored(
         &mut self,
         stored: &[u8],
-        upsert: &Upsert<Query>,
+        upsert: &Upsert<PreparedQuery>,
         new: &[Option<Vec<u8>>],
-        (budget, done): (&Budget<'_>, &mut Applied),
+        (budget, done): (&Budget<'_>, &mut StatementCounts),
         scratch: &mut Scratch,
     ) -> Result<Option<Vec<u8>>, ModifyError> {
         let key = self.collection.info.key.kind.of_bytes(stored).ok_or(QueryError::Damaged("a key"))?;
@@ -165,7 +165,7 @@ impl<C: Change> DocumentWrite<'_, C> {
                 Some((field, as_json)) => {
                     match self.changing.fields.iter().position(|known| known == field).map(|place| &new[place]) {
                         Some(Some(json)) if as_json => Value::Text(json),
-                        Some(Some(json)) => Field::Json(json).decode_kept(&arena).map_err(QueryError::from)?,
+                        Some(Some(json)) => FieldValue::Json(json).decode_kept(&arena).map_err(QueryError::from)?,
                         _ => Value::Null,
                     }
                 }
@@ -199,7 +199,7 @@ impl<C: Change> DocumentWrite<'_, C> {
         let old = self.change.get(self.collection.info.tree, key)?;
         let old = old.ok_or(QueryError::Damaged("a document"))?;
         LongCheck::in_share().bound_stored(old.len())?;
-        let document = old.get(STAMP_BYTES..).and_then(|bytes| binjson::Document::from_bytes(bytes).ok());
+        let document = old.get(STAMP_BYTES..).and_then(|bytes| binjson::StoredDocument::from_bytes(bytes).ok());
         Ok(document.ok_or(QueryError::Damaged("a document"))?.text().to_vec())
     }
 
@@ -225,19 +225,21 @@ impl<C: Change> DocumentWrite<'_, C> {
     }
 
     /// A field's value as JSON; `None` for NULL.
-    fn value(&self, name: &str, form: Form, row: &mut &[u8]) -> Option<Vec<u8>> {
+    fn value(&self, name: &str, form: Conversion, row: &mut &[u8]) -> Option<Vec<u8>> {
         let truths = self.collection.info.field(name).is_some_and(|field| field.kind == FieldKind::Boolean);
         let mut out = Vec::new();
         match (take_field(row), form) {
-            (Field::Value(Value::Null), _) => return None,
-            (Field::Json(b"null"), _) => return None,
-            (Field::Value(Value::Integer(integer)), _)
-                if form == Form::Truth || (truths && (0..2).contains(&integer)) =>
+            (FieldValue::Value(Value::Null), _) => return None,
+            (FieldValue::Json(b"null"), _) => return None,
+            (FieldValue::Value(Value::Integer(integer)), _)
+                if form == Conversion::Truth || (truths && (0..2).contains(&integer)) =>
             {
                 out.extend_from_slice(if integer == 0 { b"false" } else { b"true" });
             }
-            (Field::Value(Value::Text(text)), Form::Json) => out.extend_from_slice(text),
-            (Field::Value(Value::Text(text)), Form::Extracted) if matches!(text.first(), Some(b'{' | b'[')) => {
+            (FieldValue::Value(Value::Text(text)), Conversion::Json) => out.extend_from_slice(text),
+            (FieldValue::Value(Value::Text(text)), Conversion::Extracted)
+                if matches!(text.first(), Some(b'{' | b'[')) =>
+            {
                 out.extend_from_slice(text);
             }
             (field, _) => write_field(field, &mut out),

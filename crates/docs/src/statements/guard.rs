@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use crate::database::{Database, Moment};
-use crate::engine::{Change, View, Within};
+use crate::database::{DocumentDatabase, Moment};
+use crate::engine::{ReadView, Within, WriteTransaction};
 use crate::error::WriteError;
-use crate::sql::{Budget, OwnedValue, Query, QueryError, RowList, Scratch, Value};
+use crate::sql::{Budget, OwnedValue, PreparedQuery, QueryError, RowList, Scratch, Value};
 use crate::views::table::WithViews;
 
 /// Rows that a guard may scan: it runs on event loops and on the committer's thread.
@@ -16,7 +16,7 @@ const BYTES_MAX: usize = 64 << 10;
 /// A query with its parameters. Only its first row counts.
 #[derive(Clone, Debug)]
 pub struct Guard {
-    query: Arc<Query>,
+    query: Arc<PreparedQuery>,
     /// By the query's parameter slots.
     values: Vec<OwnedValue>,
     /// Unix time in milliseconds.
@@ -25,7 +25,7 @@ pub struct Guard {
 
 impl Guard {
     /// A query with the values of its parameters by slot, and the time that `now` means.
-    pub fn new(query: Arc<Query>, values: Vec<OwnedValue>, now_ms: i64) -> Guard {
+    pub fn new(query: Arc<PreparedQuery>, values: Vec<OwnedValue>, now_ms: i64) -> Guard {
         Guard { query, values, now_ms }
     }
 
@@ -38,7 +38,11 @@ impl Guard {
     }
 
     /// The same inside a transaction; no row is [`WriteError::Unguarded`].
-    pub(crate) fn check<C: Change>(&self, database: &Database, change: &mut C) -> Result<(), WriteError> {
+    pub(crate) fn check<C: WriteTransaction>(
+        &self,
+        database: &DocumentDatabase,
+        change: &mut C,
+    ) -> Result<(), WriteError> {
         let view = WithViews { inner: Within::new(change), views: database.views_at_work(), ready_by: u64::MAX };
         match self.first(&view, database.moment_ms(self.now_ms)) {
             Ok(Some(_)) => Ok(()),
@@ -48,7 +52,7 @@ impl Guard {
         }
     }
 
-    fn first(&self, view: &dyn View, now_ms: i64) -> Result<Option<Vec<OwnedValue>>, QueryError> {
+    fn first(&self, view: &dyn ReadView, now_ms: i64) -> Result<Option<Vec<OwnedValue>>, QueryError> {
         let budget = Budget {
             rows_max: GUARD_ROWS_MAX,
             output_bytes_max: BYTES_MAX,

@@ -15,16 +15,17 @@ use std::ops::ControlFlow;
 use bumpalo::Bump;
 use hashbrown::HashMap;
 
-use super::applied::{Applied, ModifyError};
+use super::applied::{ModifyError, StatementCounts};
 use super::document_write::{DocumentWrite, Returning, value_of};
 use super::modification::Modification;
 use crate::catalog::Catalog;
 use crate::engine::{
-    self, Abort, Change, Changed, Direction, KeyRange, LargeTx, Operand, Reader, Revise, STAMP_BYTES, Snapshot, TreeId,
+    self, Abort, Changed, Direction, KeyRange, LargeTx, Operand, Reader, Revise, STAMP_BYTES, StoreSnapshot, TreeId,
+    WriteTransaction,
 };
 use crate::error::WriteError;
 use crate::expire::AtWrite;
-use crate::sql::{Action, Budget, Field, Query, QueryError, RowList, RowSink, Scratch, Value};
+use crate::sql::{Action, Budget, FieldValue, PreparedQuery, QueryError, RowList, RowSink, Scratch, Value};
 use crate::views::operand;
 use crate::writes::share::is_in_share;
 use crate::writes::{Collection, Share, ShareOf, scratch};
@@ -86,11 +87,11 @@ impl FoldSum {
 /// A large transaction over a snapshot, as writes see it.
 struct Over<'o> {
     tx: &'o mut LargeTx,
-    base: &'o Snapshot<'o>,
+    base: &'o StoreSnapshot<'o>,
     /// The puts of the current document, if they must be recorded.
     puts: Option<&'o mut Puts>,
     folds: &'o mut Vec<Operand>,
-    failure: Option<engine::Error>,
+    failure: Option<engine::StoreError>,
 }
 
 impl Over<'_> {
@@ -107,11 +108,11 @@ impl Over<'_> {
 }
 
 /// The write number of a document that is computed from this snapshot: above all previous ones.
-fn stamp_of(base: &Snapshot<'_>) -> u64 {
+fn stamp_of(base: &StoreSnapshot<'_>) -> u64 {
     base.version().0 + 1
 }
 
-fn stamped(value: &[u8], base: &Snapshot<'_>) -> Vec<u8> {
+fn stamped(value: &[u8], base: &StoreSnapshot<'_>) -> Vec<u8> {
     let mut stamped = value.to_vec();
     if let Some(stamp) = stamped.first_chunk_mut::<STAMP_BYTES>() {
         *stamp = stamp_of(base).to_le_bytes();
@@ -119,8 +120,8 @@ fn stamped(value: &[u8], base: &Snapshot<'_>) -> Vec<u8> {
     stamped
 }
 
-impl Change for Over<'_> {
-    fn get(&mut self, tree: TreeId, key: &[u8]) -> Result<Option<Cow<'_, [u8]>>, engine::Error> {
+impl WriteTransaction for Over<'_> {
+    fn get(&mut self, tree: TreeId, key: &[u8]) -> Result<Option<Cow<'_, [u8]>>, engine::StoreError> {
         match self.tx.get(tree, key) {
             Some(own) => Ok(own.map(Cow::Borrowed)),
             None => self.base.get(tree, key),
@@ -132,7 +133,7 @@ impl Change for Over<'_> {
         range: KeyRange<'_>,
         direction: Direction,
         visit: &mut dyn FnMut(&[u8], &[u8]) -> ControlFlow<()>,
-    ) -> Result<(), engine::Error> {
+    ) -> Result<(), engine::StoreError> {
         self.tx.scan(self.base, tree, range, direction, visit)
     }
     fn put(&mut self, tree: TreeId, key: &[u8], value: &[u8]) {
@@ -152,13 +153,13 @@ impl Change for Over<'_> {
 
 /// The statement's changes to one document, computed again without writing them.
 struct Draft<'d> {
-    base: &'d Snapshot<'d>,
+    base: &'d StoreSnapshot<'d>,
     puts: Puts,
     folds: Vec<Operand>,
 }
 
-impl Change for Draft<'_> {
-    fn get(&mut self, tree: TreeId, key: &[u8]) -> Result<Option<Cow<'_, [u8]>>, engine::Error> {
+impl WriteTransaction for Draft<'_> {
+    fn get(&mut self, tree: TreeId, key: &[u8]) -> Result<Option<Cow<'_, [u8]>>, engine::StoreError> {
         match self.puts.get(&(tree, key.to_vec())) {
             Some(own) => Ok(own.as_deref().map(Cow::Borrowed)),
             None => self.base.get(tree, key),
@@ -170,7 +171,7 @@ impl Change for Draft<'_> {
         range: KeyRange<'_>,
         direction: Direction,
         visit: &mut dyn FnMut(&[u8], &[u8]) -> ControlFlow<()>,
-    ) -> Result<(), engine::Error> {
+    ) -> Result<(), engine::StoreError> {
         // A document's puts concern only its own entries. None of the document's checks scans for these.
         self.base.scan(tree, range, direction, &mut |key, value| match self.puts.get(&(tree, key.to_vec())) {
             None => visit(key, value),
@@ -214,9 +215,9 @@ pub(crate) struct LargeRun<'r> {
     parameters: &'r [Value<'r>],
     budget: &'r Budget<'r>,
     /// Finds one document by its key; for UPDATE and DELETE.
-    sought: Option<Query>,
+    sought: Option<PreparedQuery>,
     at: AtWrite,
-    began: &'r Snapshot<'r>,
+    began: &'r StoreSnapshot<'r>,
     later: &'r Reader,
     known: HashMap<Vec<u8>, Known>,
     known_bytes: usize,
@@ -232,7 +233,7 @@ impl<'r> LargeRun<'r> {
         (statement, parameters): (&'r Modification, &'r [Value<'r>]),
         (collection, catalog): (&'r Collection, &Catalog),
         budget: &'r Budget<'r>,
-        began: &'r Snapshot<'r>,
+        began: &'r StoreSnapshot<'r>,
         later: &'r Reader,
     ) -> LargeRun<'r> {
         let sought = statement.changing.sought(catalog);
@@ -294,10 +295,10 @@ impl<'r> LargeRun<'r> {
     }
 
     /// Writes one document.
-    fn one<C: Change>(&mut self, row: &[u8], change: &mut C) -> Result<bool, ModifyError> {
+    fn one<C: WriteTransaction>(&mut self, row: &[u8], change: &mut C) -> Result<bool, ModifyError> {
         let (keys, mut returned) = (Bump::new(), RowList::default());
         let (parameters, budget) = (Vec::new(), self.budget);
-        let done = Applied::default();
+        let done = StatementCounts::default();
         let mut tell = Returning { returning: None, parameters, keys: &keys, budget, returned: &mut returned, done };
         let forms = self.statement.changing.forms.first().map_or(&[][..], |forms| forms);
         let mut one = DocumentWrite {
@@ -316,7 +317,7 @@ impl<'r> LargeRun<'r> {
     fn put(
         &mut self,
         row: &[u8],
-        (tx, base): (&mut LargeTx, &Snapshot<'_>),
+        (tx, base): (&mut LargeTx, &StoreSnapshot<'_>),
         puts: Option<&mut Puts>,
     ) -> Result<Vec<Operand>, ModifyError> {
         let mut folds = Vec::new();
@@ -334,7 +335,12 @@ impl<'r> LargeRun<'r> {
     }
 
     /// The row of one document in a snapshot; `None` if the statement does not find it.
-    fn found(&mut self, key: &[u8], base: &Snapshot<'_>, budget: &Budget<'_>) -> Result<Option<Vec<u8>>, ModifyError> {
+    fn found(
+        &mut self,
+        key: &[u8],
+        base: &StoreSnapshot<'_>,
+        budget: &Budget<'_>,
+    ) -> Result<Option<Vec<u8>>, ModifyError> {
         let Some(sought) = &self.sought else { return Ok(None) };
         let key = self.collection.info.key.kind.of_bytes(key).ok_or(QueryError::Damaged("a key"))?;
         let mut parameters = self.parameters[..sought.parameters().len() - 1].to_vec();
@@ -371,7 +377,7 @@ impl<'r> LargeRun<'r> {
     }
 
     /// Whether a write in another collection leaves all references of the statement valid.
-    fn is_of_no_consequence(&self, tree: TreeId, key: &[u8], now: &Snapshot<'_>) -> Result<bool, ModifyError> {
+    fn is_of_no_consequence(&self, tree: TreeId, key: &[u8], now: &StoreSnapshot<'_>) -> Result<bool, ModifyError> {
         let is_there = now.get(tree, key)?.is_some();
         Ok(match self.statement.action() {
             // A document that exists may refer to a document that the statement deletes.
@@ -386,7 +392,7 @@ impl<'r> LargeRun<'r> {
         &mut self,
         tx: &mut LargeTx,
         key: &[u8],
-        now: &Snapshot<'_>,
+        now: &StoreSnapshot<'_>,
         budget: &Budget<'_>,
     ) -> Result<(), ModifyError> {
         // Everything that may take long comes before the first change.
@@ -475,7 +481,7 @@ impl<'r> LargeRun<'r> {
 
     /// Checks the unique values of a document that another transaction has written. If the statement gave such a value to
     /// another document, that is a conflict. If the statement had freed the value, the document takes it again.
-    fn set_unique(&self, tx: &mut LargeTx, key: &[u8], now: &Snapshot<'_>) -> Result<(), ModifyError> {
+    fn set_unique(&self, tx: &mut LargeTx, key: &[u8], now: &StoreSnapshot<'_>) -> Result<(), ModifyError> {
         let info = &self.collection.info;
         if self.collection.unique.is_empty() {
             return Ok(());
@@ -485,7 +491,7 @@ impl<'r> LargeRun<'r> {
             None => now.get(info.tree, key)?.map(Cow::into_owned),
         };
         let Some(stored) = stored else { return Ok(()) };
-        let document = stored.get(STAMP_BYTES..).and_then(|bytes| binjson::Document::from_bytes(bytes).ok());
+        let document = stored.get(STAMP_BYTES..).and_then(|bytes| binjson::StoredDocument::from_bytes(bytes).ok());
         let document = document.ok_or(QueryError::Damaged("a document"))?;
         scratch::with(|scratch| {
             let entry = &mut scratch.buffers.entries.new_key;
@@ -541,7 +547,7 @@ impl RowSink for Rows<'_, '_> {
     fn begin_row(&mut self) {
         self.row.clear();
     }
-    fn field(&mut self, column: usize, field: Field<'_>) {
+    fn field(&mut self, column: usize, field: FieldValue<'_>) {
         self.row.field(column, field);
     }
     fn end_row(&mut self) {

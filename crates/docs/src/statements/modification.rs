@@ -9,20 +9,20 @@ use std::sync::Arc;
 use bumpalo::Bump;
 use hashbrown::HashSet;
 
-use super::applied::{Applied, ModifyError, ROWS_PER_WRITE};
+use super::applied::{ModifyError, ROWS_PER_WRITE, StatementCounts};
 use super::document_write::{DocumentWrite, QuotedNames, Returning};
 use crate::catalog::{Catalog, FieldKind};
-use crate::engine::{Change, View, Within};
+use crate::engine::{ReadView, Within, WriteTransaction};
 use crate::sql::{
-    Action, Budget, Changing, Compared, JsonRows, NoRows, OnConflict, Query, QueryError, RESULT, ROWS_READ, RowList,
-    Scratch, SqlError, TO_WRITE, Value, take_field,
+    Action, Budget, Changing, JsonRows, NoRows, OnConflict, ParameterUses, PreparedQuery, QueryError, RESULT,
+    ROWS_READ, RowList, Scratch, SqlError, TO_WRITE, Value, take_field,
 };
 use crate::writes::Collection;
 
 /// A prepared INSERT, UPDATE or DELETE.
 #[derive(Debug)]
 pub struct Modification {
-    pub(super) changing: Changing<Query>,
+    pub(super) changing: Changing<PreparedQuery>,
     pub(super) names: QuotedNames,
 }
 
@@ -31,7 +31,7 @@ impl Modification {
     pub(crate) fn bytes(&self) -> usize {
         let Changing { sources, returning, upsert, fields, parameters, .. } = &self.changing;
         let upsert = upsert.iter().map(|upsert| &upsert.query);
-        let prepared = sources.iter().chain(returning).chain(upsert).map(Query::bytes);
+        let prepared = sources.iter().chain(returning).chain(upsert).map(PreparedQuery::bytes);
         let names: usize = fields.iter().chain(parameters).map(|name| 2 * (size_of::<String>() + name.len())).sum();
         size_of::<Modification>() + prepared.sum::<usize>() + names
     }
@@ -53,9 +53,9 @@ impl Modification {
     }
 
     /// Which fields a parameter is compared with or assigned to.
-    pub fn compared(&self, name: &str) -> Compared {
+    pub fn compared(&self, name: &str) -> ParameterUses {
         let Some(slot) = self.changing.parameters.iter().position(|known| known == name) else {
-            return Compared::default();
+            return ParameterUses::default();
         };
         // For UPDATE and DELETE the first column is the document's key.
         let keys = usize::from(self.changing.action != Action::Insert);
@@ -74,7 +74,7 @@ impl Modification {
             };
             Some(upsert.query.compared_or_given(upsert.query.slot(name)?, of))
         });
-        sources.chain(returning).chain(upsert).fold(Compared::default(), Compared::and)
+        sources.chain(returning).chain(upsert).fold(ParameterUses::default(), ParameterUses::and)
     }
 
     /// The access path to its documents in one line of ASCII, and whether it scans a whole collection.
@@ -99,13 +99,13 @@ impl Modification {
     }
 
     /// The query of RETURNING.
-    pub(super) fn returned(&self) -> Option<&Query> {
+    pub(super) fn returned(&self) -> Option<&PreparedQuery> {
         self.changing.returning.as_ref()
     }
 
     /// The names of the columns of RETURNING; none without it.
     pub fn columns(&self) -> impl Iterator<Item = &str> {
-        self.changing.returning.iter().flat_map(Query::columns)
+        self.changing.returning.iter().flat_map(PreparedQuery::columns)
     }
 
     /// A sink that appends the rows of RETURNING as JSON objects, with a byte between them; `None` without RETURNING.
@@ -128,7 +128,7 @@ impl Modification {
     /// The number of documents that its source finds.
     pub(crate) fn count(
         &self,
-        view: &impl View,
+        view: &impl ReadView,
         parameters: &[Value<'_>],
         budget: &Budget<'_>,
     ) -> Result<u64, QueryError> {
@@ -148,14 +148,14 @@ impl Modification {
     }
 
     /// Runs it in a transaction. The rows of RETURNING are in `returned`.
-    pub(crate) fn apply<C: Change>(
+    pub(crate) fn apply<C: WriteTransaction>(
         &self,
         collection: &Collection,
         change: &mut C,
         parameters: &[Value<'_>],
         budget: &Budget<'_>,
         returned: &mut RowList,
-    ) -> Result<Applied, ModifyError> {
+    ) -> Result<StatementCounts, ModifyError> {
         let (expected, given) = (self.changing.parameters.len(), parameters.len());
         if expected != given {
             return Err(QueryError::Parameters { expected, given }.into());
@@ -164,7 +164,7 @@ impl Modification {
         let mut scratch = Scratch::new();
         let keys = Bump::new();
         let with_key = parameters.iter().copied().chain([Value::Null]).collect();
-        let (returning, done) = (self.changing.returning.as_ref(), Applied::default());
+        let (returning, done) = (self.changing.returning.as_ref(), StatementCounts::default());
         let mut tell = Returning { returning, parameters: with_key, keys: &keys, budget, returned, done };
         // Half of the memory: while these rows are collected, the sort that delivers them holds memory too.
         let kept_max = Budget { output_bytes_max: budget.memory_bytes_max / 2, ..*budget };

@@ -9,14 +9,14 @@
 
 use std::fmt::Write as _;
 
-use super::applied::{Applied, ModifyError};
+use super::applied::{ModifyError, StatementCounts};
 use super::modification::Modification;
 use crate::catalog::Catalog;
-use crate::database::{CollectionId, Database};
-use crate::engine::{self, Change, Within};
+use crate::database::{CollectionId, DocumentDatabase};
+use crate::engine::{self, Within, WriteTransaction};
 use crate::sql::{
-    Budget, ColumnType, Compared, JsonTypes, OwnedValue, Query, QueryError, RowList, RowSink, Scratch, SqlError,
-    SqlErrorKind, Value,
+    Budget, ColumnType, JsonTypes, OwnedValue, ParameterUses, PreparedQuery, QueryError, RowList, RowSink, Scratch,
+    SqlError, SqlErrorKind, Value,
 };
 use crate::views::table::WithViews;
 
@@ -61,7 +61,7 @@ struct Step {
     work: Work,
     /// The sources of the statement's parameters, and those of the expectation's.
     slots: Vec<Slot>,
-    expect: Option<(Query, Vec<Slot>)>,
+    expect: Option<(PreparedQuery, Vec<Slot>)>,
     /// Columns of its first row that later steps use.
     handed_on: Vec<usize>,
 }
@@ -69,7 +69,7 @@ struct Step {
 #[derive(Debug)]
 enum Work {
     Write(Box<Modification>),
-    Read(Box<Query>),
+    Read(Box<PreparedQuery>),
 }
 
 /// The source of a parameter.
@@ -106,11 +106,11 @@ pub enum StepsError {
     /// The last step must return a row, and returned none.
     NoRow,
     /// The transaction failed.
-    Store(engine::Error),
+    Store(engine::StoreError),
 }
 
-impl From<engine::Error> for StepsError {
-    fn from(error: engine::Error) -> Self {
+impl From<engine::StoreError> for StepsError {
+    fn from(error: engine::StoreError) -> Self {
         StepsError::Store(error)
     }
 }
@@ -192,7 +192,7 @@ impl Steps {
 
     /// The next step, with the sources of its parameters. The flag of an error is true if it is in the expectation, false if it
     /// is in the statement.
-    fn step(&mut self, work: Work, expect: Option<Query>, catalog: &Catalog) -> Result<Step, (bool, SqlError)> {
+    fn step(&mut self, work: Work, expect: Option<PreparedQuery>, catalog: &Catalog) -> Result<Step, (bool, SqlError)> {
         if let Work::Read(query) = &work
             && self.writes()
             && query.reads_views(catalog)
@@ -235,12 +235,12 @@ impl Steps {
     }
 
     /// Which fields a parameter is compared with or assigned to, in all steps and expectations.
-    pub fn compared(&self, name: &str) -> Compared {
+    pub fn compared(&self, name: &str) -> ParameterUses {
         let all = self.steps.iter().map(|step| {
             let expected = step.expect.iter().map(|(query, _)| query.compared(name));
-            expected.fold(step.work.compared(name), Compared::and)
+            expected.fold(step.work.compared(name), ParameterUses::and)
         });
-        all.fold(Compared::default(), Compared::and)
+        all.fold(ParameterUses::default(), ParameterUses::and)
     }
 
     /// The sources of the next step's parameters.
@@ -277,9 +277,9 @@ impl Steps {
     }
 
     /// Runs the steps in a transaction; the result of the last one is in `given`.
-    pub(crate) fn apply<C: Change>(
+    pub(crate) fn apply<C: WriteTransaction>(
         &self,
-        database: &Database,
+        database: &DocumentDatabase,
         change: &mut C,
         parameters: &[OwnedValue],
         budget: &Budget<'_>,
@@ -334,7 +334,7 @@ impl Steps {
 
 /// The context in which a step runs.
 struct Of<'o> {
-    database: &'o Database,
+    database: &'o DocumentDatabase,
     parameters: &'o [OwnedValue],
     /// By step: the first row's columns, NULL for unused ones.
     handed: &'o [Vec<OwnedValue>],
@@ -357,13 +357,13 @@ impl Of<'_> {
 
 impl Step {
     /// Runs the step; its rows are in `rows`.
-    fn work<C: Change>(
+    fn work<C: WriteTransaction>(
         &self,
         of: &Of<'_>,
         change: &mut C,
         values: &[Value<'_>],
         rows: &mut RowList,
-    ) -> Result<Applied, ModifyError> {
+    ) -> Result<StatementCounts, ModifyError> {
         match &self.work {
             Work::Write(statement) => {
                 let collection = of.database.collection_at(CollectionId(statement.collection()));
@@ -375,7 +375,7 @@ impl Step {
                     WithViews { inner: Within::new(change), views: of.database.views_at_work(), ready_by: u64::MAX };
                 let outcome = query.execute(&view, values, &mut Scratch::new(), of.budget, rows)?;
                 let (rows_read, looked_at) = (outcome.rows_read, outcome.rows_read);
-                Ok(Applied { documents: outcome.rows, rows_read, looked_at })
+                Ok(StatementCounts { documents: outcome.rows, rows_read, looked_at })
             }
         }
     }
@@ -396,7 +396,7 @@ impl Step {
     }
 
     /// Whether its expectation is true, and the rows read for that.
-    fn holds<C: Change>(&self, of: &Of<'_>, change: &mut C, rows: u64) -> Result<(bool, u64), ModifyError> {
+    fn holds<C: WriteTransaction>(&self, of: &Of<'_>, change: &mut C, rows: u64) -> Result<(bool, u64), ModifyError> {
         let Some((query, slots)) = &self.expect else { return Ok((true, 0)) };
         let mut found = RowList::default();
         let view = Within::new(change);
@@ -416,10 +416,10 @@ impl Step {
 
 impl Work {
     /// Prepares a step's statement and its expectation. The flag of an error is true if it is in the expectation.
-    fn prepare_both(text: &StepText<'_>, catalog: &Catalog) -> Result<(Work, Option<Query>), (bool, SqlError)> {
+    fn prepare_both(text: &StepText<'_>, catalog: &Catalog) -> Result<(Work, Option<PreparedQuery>), (bool, SqlError)> {
         let work = Work::prepare(text.sql, catalog).map_err(|error| (false, error))?;
         let Some(written) = text.expect else { return Ok((work, None)) };
-        let expect = Query::prepare(&format!("{BEFORE}{written}{BEHIND}"), catalog);
+        let expect = PreparedQuery::prepare(&format!("{BEFORE}{written}{BEHIND}"), catalog);
         match expect.map_err(|error| (true, moved_up(error, written)))? {
             query if query.reads_views(catalog) => Err((true, late_view())),
             query => Ok((work, Some(query))),
@@ -429,7 +429,7 @@ impl Work {
     fn prepare(sql: &str, catalog: &Catalog) -> Result<Work, SqlError> {
         match Modification::is_one(sql)? {
             true => Modification::prepare(sql, catalog).map(Box::new).map(Work::Write),
-            false => Query::prepare(sql, catalog).map(Box::new).map(Work::Read),
+            false => PreparedQuery::prepare(sql, catalog).map(Box::new).map(Work::Read),
         }
     }
 
@@ -440,7 +440,7 @@ impl Work {
         }
     }
 
-    fn compared(&self, name: &str) -> Compared {
+    fn compared(&self, name: &str) -> ParameterUses {
         match self {
             Work::Write(statement) => statement.compared(name),
             Work::Read(query) => query.compared(name),
@@ -448,7 +448,7 @@ impl Work {
     }
 
     /// The query that returns its rows.
-    fn query(&self) -> Option<&Query> {
+    fn query(&self) -> Option<&PreparedQuery> {
         match self {
             Work::Write(statement) => statement.returned(),
             Work::Read(query) => Some(query),

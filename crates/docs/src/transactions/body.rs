@@ -3,27 +3,27 @@
 //!
 //! A missing or null field is NULL, a boolean is 1 or 0, and an array or object is its minified text.
 
-use binjson::{Document, Encoder};
+use binjson::{Encoder, StoredDocument};
 use schema::Schema;
 
 use crate::config::Item;
 use crate::encoding::row::plain;
-use crate::encoding::{NAMES_MAX, Names, Plain, Shape};
+use crate::encoding::{FieldNumbers, NAMES_MAX, Names, Plain};
 use crate::error::WriteError;
 use crate::sql::OwnedValue;
 use crate::writes::{LONG_CHECK_BYTES, SHORT_CHECK_STEPS};
 
 /// The schema of a body, and the fields that are read from it.
 #[derive(Debug)]
-pub struct Body {
+pub struct BodySchema {
     schema: Schema,
     names: Names,
     text: String,
 }
 
-impl Body {
+impl BodySchema {
     /// Reads a schema from the configuration, inline or from a file; mistakes are recorded.
-    pub fn read(item: &Item<'_>) -> Option<Body> {
+    pub fn read(item: &Item<'_>) -> Option<BodySchema> {
         let text = crate::config::schema_text(item)?;
         let made = Schema::declared(&text).and_then(|schema| {
             let mut names = Names::default();
@@ -33,7 +33,7 @@ impl Body {
             Ok((schema, names))
         });
         match made {
-            Ok((schema, names)) => Some(Body { schema, names, text }),
+            Ok((schema, names)) => Some(BodySchema { schema, names, text }),
             Err(why) => {
                 item.mistake(format!("`{}` is no JSON Schema of a body: {why}", item.path()), "");
                 None
@@ -56,11 +56,11 @@ impl Body {
         let mut stored = Vec::new();
         Encoder::default().encode(json, &mut stored)?;
         let damaged = |_| WriteError::invalid("the body cannot be read", "");
-        let document = Document::from_bytes(&stored).map_err(damaged)?;
+        let document = StoredDocument::from_bytes(&stored).map_err(damaged)?;
         if !document.is_object() {
             return Err(WriteError::invalid("the body is a JSON object", ""));
         }
-        self.names.with_row(document, &mut Shape::default(), |row| {
+        self.names.with_row(document, &mut FieldNumbers::default(), |row| {
             let checked = self.schema.check(document, row, &self.names);
             checked.map_err(|misfit| WriteError::Invalid { why: misfit.why, pointer: misfit.pointer })?;
             Ok((0..self.names.len()).map(|place| owned(&plain(row.get(place)))).collect())

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use crate::database::{CollectionId, Database, Kind};
+use crate::database::{CollectionId, DocumentDatabase, WriteKind};
 use crate::engine;
 use crate::error::WriteError;
 use crate::sql::{Action, Budget, QueryError, SpillSpace, Value};
@@ -29,7 +29,7 @@ pub(crate) fn is_too_large(error: &ModifyError) -> bool {
     matches!(error, ModifyError::Query(QueryError::Limit { .. }) | ModifyError::Write(WriteError::TooLarge { .. }))
 }
 
-impl Database {
+impl DocumentDatabase {
     /// Whether a statement must run in an ordinary transaction.
     pub(crate) fn is_for_one_transaction(&self, statement: &Modification, collection: &Collection) -> bool {
         let info = &collection.info;
@@ -58,9 +58,9 @@ impl Database {
         if self.is_for_one_transaction(statement, collection) {
             return None;
         }
-        let _passing = match self.pass(Kind::Long) {
+        let _passing = match self.pass(WriteKind::Long) {
             Some(passing) => passing,
-            None => return Some(Err(engine::Error::Busy.into())),
+            None => return Some(Err(engine::StoreError::Busy.into())),
         };
         let budget = &Budget { now_ms: self.moment_ms(budget.now_ms), ..*budget };
         for _ in 1..TRIES_MAX {
@@ -88,7 +88,7 @@ impl Database {
         }
         let mut tx = loop {
             match self.store().large(taken.bytes(), &watched) {
-                Err(engine::Error::Full) if taken.bytes() / 2 >= BYTES_LEAST => taken.shrink(taken.bytes() / 2),
+                Err(engine::StoreError::Full) if taken.bytes() / 2 >= BYTES_LEAST => taken.shrink(taken.bytes() / 2),
                 begun => break begun?,
             }
         };
@@ -99,7 +99,9 @@ impl Database {
         let looked_at = run.run(&mut tx)?;
         match tx.commit(&mut run) {
             Ok(_) => Ok(LargeDid { documents: run.documents(), looked_at }),
-            Err(engine::Error::Aborted) => Err(run.take_failure().unwrap_or_else(|| engine::Error::Aborted.into())),
+            Err(engine::StoreError::Aborted) => {
+                Err(run.take_failure().unwrap_or_else(|| engine::StoreError::Aborted.into()))
+            }
             Err(error) => Err(error.into()),
         }
     }

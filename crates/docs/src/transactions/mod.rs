@@ -10,9 +10,9 @@ mod transaction;
 pub(crate) mod truncate;
 mod writing;
 
-pub use body::Body;
+pub use body::BodySchema;
 pub use statement::{RowsWanted, StepsCall, StepsDone};
 pub use transaction::{
-    Applied, Elsewhere, GivenBack, Run, RunDone, TRANSACTION_WRITES_MAX, Transaction, take_given_up,
+    Applied, DocumentTransaction, Elsewhere, GivenBack, RunDone, TRANSACTION_WRITES_MAX, TransactionBody, take_given_up,
 };
-pub use writing::{Done, Submission, TakeLong};
+pub use writing::{Submission, TakeLong, WriteCallback};

@@ -8,10 +8,10 @@
 use std::sync::Arc;
 
 use super::large;
-use crate::database::{CollectionId, Database, Kind, Passing, Required, Session, Shut};
+use crate::database::{CollectionId, DocumentDatabase, Passing, ReaderSession, Required, Shut, WriteKind};
 use crate::engine::{self, Submit, Tx};
 use crate::error::WriteError;
-use crate::sql::{Budget, Outcome, OwnedValue, QueryError, ROWS_READ, RowList, RowSink, Value};
+use crate::sql::{Budget, ExecutionCounts, OwnedValue, QueryError, ROWS_READ, RowList, RowSink, Value};
 use crate::statements::{Modification, ModifyError, Steps, StepsDid, StepsError, StepsOutcome};
 use crate::writes::{Share, ShareOf};
 
@@ -23,20 +23,20 @@ const TRIES_MAX: usize = 5;
 /// Runs the work of one transaction within a budget.
 type Attempt<'a, T, E> = dyn FnMut(&mut Tx<'_>, &Budget<'_>) -> Result<T, E> + Send + 'a;
 
-impl Database {
+impl DocumentDatabase {
     /// Runs an INSERT, UPDATE or DELETE in one transaction and waits until it is durable. The rows of RETURNING go to `sink`
-    /// afterwards. [`Outcome::rows`] is the number of affected documents. A statement that exceeds one transaction may use the
-    /// budget's spill space on disk.
+    /// afterwards. [`ExecutionCounts::rows`] is the number of affected documents. A statement that exceeds one transaction may
+    /// use the budget's spill space on disk.
     pub fn modify(
         &self,
         statement: &Modification,
         parameters: &[Value<'_>],
         budget: &Budget<'_>,
         sink: &mut dyn RowSink,
-    ) -> Result<Outcome, ModifyError> {
+    ) -> Result<ExecutionCounts, ModifyError> {
         if let Some(did) = self.truncate(statement, parameters, budget) {
             let did = did?;
-            return Ok(Outcome { rows: did.documents, rows_read: did.looked_at, scans: false });
+            return Ok(ExecutionCounts { rows: did.documents, rows_read: did.looked_at, scans: false });
         }
         let collection = self.collection_at(CollectionId(statement.collection()));
         let mut returned = RowList::default();
@@ -49,11 +49,11 @@ impl Database {
         };
         if let Some(did) = large {
             let did = did?;
-            return Ok(Outcome { rows: did.documents, rows_read: did.looked_at, scans });
+            return Ok(ExecutionCounts { rows: did.documents, rows_read: did.looked_at, scans });
         }
         let applied = applied?;
         returned.give(usize::MAX, statement.columns().count(), sink);
-        Ok(Outcome { rows: applied.documents, rows_read: applied.looked_at, scans })
+        Ok(ExecutionCounts { rows: applied.documents, rows_read: applied.looked_at, scans })
     }
 
     /// Runs steps in one transaction and waits until it is durable; returns the reply. `did` reports what the steps did, even
@@ -65,21 +65,22 @@ impl Database {
     }
 
     /// Submits steps as one transaction; `done` is called once, perhaps before this returns. Steps that exceed
-    /// [`StepsCall::rows_max`] or [`StepsCall::bytes_max`] are rejected, and may be run by [`Database::run_steps`].
+    /// [`StepsCall::rows_max`] or [`StepsCall::bytes_max`] are rejected, and may be run by [`DocumentDatabase::run_steps`].
     ///
     /// For event loops. While another configuration takes over (some milliseconds), the call is returned to the caller, to be
-    /// submitted again. After that the result is [`engine::Error::Busy`], because the steps were prepared by the old database.
+    /// submitted again. After that the result is [`engine::StoreError::Busy`], because the steps were prepared by the old
+    /// database.
     pub fn try_submit_steps(
         &self,
-        session: &Session,
+        session: &ReaderSession,
         call: StepsCall,
         done: StepsDone,
     ) -> Result<(), (StepsCall, StepsDone)> {
-        let passing = match self.try_pass(Kind::Short) {
+        let passing = match self.try_pass(WriteKind::Short) {
             Ok(passing) => passing,
             Err(Shut::Closed) => return Err((call, done)),
             Err(Shut::Gone) => {
-                done(call, StepsDid::default(), Err(StepsError::Store(engine::Error::Busy)));
+                done(call, StepsDid::default(), Err(StepsError::Store(engine::StoreError::Busy)));
                 return Ok(());
             }
         };
@@ -87,7 +88,7 @@ impl Database {
             Stepping { passing, call, body: Vec::new(), did: StepsDid::default(), runs: 0, refused: None, done };
         match self.store().submit(session.reader(), Box::new(stepping)) {
             Submit::Queued => {}
-            Submit::Busy(transaction) => transaction.finish(Err(engine::Error::Busy)),
+            Submit::Busy(transaction) => transaction.finish(Err(engine::StoreError::Busy)),
         }
         Ok(())
     }
@@ -98,7 +99,7 @@ impl Database {
         E: Refusal + Send,
     {
         // A statement was prepared from this database's catalog: no other database can run it.
-        let Some(_passing) = self.pass(Kind::Long) else { return Err(E::from(engine::Error::Busy)) };
+        let Some(_passing) = self.pass(WriteKind::Long) else { return Err(E::from(engine::StoreError::Busy)) };
         for _ in 0..TRIES_MAX {
             let (mut runs, mut outcome) = (0, None);
             let commit = self.store().commit(&mut |tx| {
@@ -120,7 +121,7 @@ impl Database {
             });
             match (commit, outcome) {
                 (Ok(_), Some(Ok(done))) => return Ok(done),
-                (Err(engine::Error::Aborted), Some(Err(refused))) => {
+                (Err(engine::StoreError::Aborted), Some(Err(refused))) => {
                     let is_of_share = match () {
                         () if refused.is_of_rows() => budget.rows_max > AGAIN_ROWS_MAX,
                         () => refused.is_of_time() && !budget.deadline.is_some_and(|over| over()),
@@ -130,10 +131,10 @@ impl Database {
                     }
                 }
                 (Err(error), _) => return Err(E::from(error)),
-                (Ok(_), _) => return Err(E::from(engine::Error::Aborted)),
+                (Ok(_), _) => return Err(E::from(engine::StoreError::Aborted)),
             }
         }
-        Err(E::from(engine::Error::Busy))
+        Err(E::from(engine::StoreError::Busy))
     }
 }
 
@@ -176,7 +177,7 @@ pub type StepsDone = Box<dyn FnOnce(StepsCall, StepsDid, Result<Vec<u8>, StepsEr
 impl StepsCall {
     fn prepare(
         &self,
-        database: &Database,
+        database: &DocumentDatabase,
         tx: &mut Tx<'_>,
         budget: &Budget<'_>,
         body: &mut Vec<u8>,
@@ -211,7 +212,7 @@ struct Stepping {
     done: StepsDone,
 }
 
-impl engine::Transaction for Stepping {
+impl engine::RetriableTransaction for Stepping {
     fn prepare(&mut self, tx: &mut Tx<'_>) -> Result<(), engine::Abort> {
         let Stepping { passing, call, body, did, runs, .. } = self;
         let share = Share::begin(if *runs == 0 { ShareOf::Loop } else { ShareOf::Commits });
@@ -229,12 +230,12 @@ impl engine::Transaction for Stepping {
         if self.refused.is_none() { Ok(()) } else { Err(engine::Abort) }
     }
 
-    fn finish(self: Box<Self>, outcome: Result<engine::Commit, engine::Error>) {
+    fn finish(self: Box<Self>, outcome: Result<engine::Commit, engine::StoreError>) {
         let Stepping { passing, call, body, did, refused, done, .. } = *self;
         drop(passing);
         let outcome = match (outcome, refused) {
             (Ok(_), _) => Ok(body),
-            (Err(engine::Error::Aborted), Some(refused)) => Err(refused),
+            (Err(engine::StoreError::Aborted), Some(refused)) => Err(refused),
             (Err(error), _) => Err(StepsError::Store(error)),
         };
         done(call, did, outcome);
@@ -242,7 +243,7 @@ impl engine::Transaction for Stepping {
 }
 
 /// The errors of an aborted transaction that matter for a retry.
-pub(crate) trait Refusal: From<engine::Error> {
+pub(crate) trait Refusal: From<engine::StoreError> {
     /// Whether it reached the limit of rows.
     fn is_of_rows(&self) -> bool;
     /// Whether it reached the limit of time.

@@ -1,17 +1,17 @@
 //! Transactions of arbitrary reads and writes, as closures.
 //!
 //! The closure runs on its caller's thread against a snapshot, and after a conflict again on the committing thread. So its
-//! result must depend only on what it reads through its [`Transaction`], and it must be short, because all commits wait for a
-//! second run. A rejected write does not abort the transaction by itself. The closure's result decides: if it is an error,
+//! result must depend only on what it reads through its [`DocumentTransaction`], and it must be short, because all commits wait
+//! for a second run. A rejected write does not abort the transaction by itself. The closure's result decides: if it is an error,
 //! nothing is changed.
 
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 
-use crate::database::{CollectionId, Database, Kind, Passing, Session, Shut, Stored, Write};
+use crate::database::{CollectionId, DocumentDatabase, Passing, ReaderSession, Shut, Stored, Write, WriteKind};
 use crate::encoding::Key;
-use crate::engine::{self, Submit, Tx, View, Within};
+use crate::engine::{self, ReadView, Submit, Tx, Within};
 use crate::error::{ReadError, WriteError};
 use crate::sql::{QueryError, Value};
 use crate::views::table::WithViews;
@@ -22,8 +22,8 @@ use crate::writes::LongCheck;
 pub const TRANSACTION_WRITES_MAX: usize = 10_000;
 
 /// A transaction in progress: reads see its own writes.
-pub struct Transaction<'a, 't> {
-    database: &'a Database,
+pub struct DocumentTransaction<'a, 't> {
+    database: &'a DocumentDatabase,
     tx: &'a mut Tx<'t>,
     checks: &'a mut Checks,
 }
@@ -75,9 +75,9 @@ pub struct Applied {
     pub key: Vec<u8>,
 }
 
-impl Transaction<'_, '_> {
+impl DocumentTransaction<'_, '_> {
     /// The database.
-    pub fn database(&self) -> &Database {
+    pub fn database(&self) -> &DocumentDatabase {
         self.database
     }
 
@@ -97,46 +97,50 @@ impl Transaction<'_, '_> {
     }
 
     /// Appends the row of a declared view: see [`crate::Moment::view_row`]. A view into which the transaction has written cannot
-    /// be read: [`engine::Error::Refused`].
+    /// be read: [`engine::StoreError::Refused`].
     pub fn view_row(&mut self, view: ViewId, group: &[Value<'_>], out: &mut Vec<u8>) -> Result<bool, QueryError> {
         row::append(self.database.views_at_work(), (view, group), &Within::new(self.tx), out)
     }
 
     /// The transaction's state for queries. A view into which the transaction has written cannot be read:
-    /// [`engine::Error::Refused`].
-    pub fn view(&mut self) -> impl View + '_ {
+    /// [`engine::StoreError::Refused`].
+    pub fn view(&mut self) -> impl ReadView + '_ {
         WithViews { inner: Within::new(self.tx), views: self.database.views_at_work(), ready_by: u64::MAX }
     }
 }
 
 /// The body of a transaction. May be called more than once.
-pub type Run<T, E> = Box<dyn FnMut(&mut Transaction<'_, '_>) -> Result<T, E> + Send>;
+pub type TransactionBody<T, E> = Box<dyn FnMut(&mut DocumentTransaction<'_, '_>) -> Result<T, E> + Send>;
 
 /// Called once with the result of a transaction. May run on a thread of the store, and must not block.
 pub type RunDone<T, E> = Box<dyn FnOnce(Result<T, E>) + Send>;
 
 /// A transaction that was not accepted.
-pub type GivenBack<T, E> = (Run<T, E>, RunDone<T, E>);
+pub type GivenBack<T, E> = (TransactionBody<T, E>, RunDone<T, E>);
 
-/// Receives a transaction that turned out to be too long for an event loop, and must run it by [`Database::transact`] on
+/// Receives a transaction that turned out to be too long for an event loop, and must run it by [`DocumentDatabase::transact`] on
 /// another thread. May be called on a thread of the store and must not block.
-pub type Elsewhere = Arc<dyn Fn(Box<dyn FnOnce(&Database) + Send>) + Send + Sync>;
+pub type Elsewhere = Arc<dyn Fn(Box<dyn FnOnce(&DocumentDatabase) + Send>) + Send + Sync>;
 
-impl Database {
+impl DocumentDatabase {
     /// Runs a transaction and waits until it is durable; a lone caller commits on its own thread. If the closure panics,
     /// nothing is changed and the panic continues here.
-    pub fn transact<T, E>(&self, run: &mut (dyn FnMut(&mut Transaction<'_, '_>) -> Result<T, E> + Send)) -> Result<T, E>
+    pub fn transact<T, E>(
+        &self,
+        run: &mut (dyn FnMut(&mut DocumentTransaction<'_, '_>) -> Result<T, E> + Send),
+    ) -> Result<T, E>
     where
         T: Send,
         E: From<WriteError> + Send,
     {
         // The closure may hold collection numbers of this database, so no other database can run it.
-        let Some(_passing) = self.pass(Kind::Long) else { return Err(WriteError::Busy.into()) };
+        let Some(_passing) = self.pass(WriteKind::Long) else { return Err(WriteError::Busy.into()) };
         let (mut outcome, mut checks, mut panicked) = (None, Checks::default(), None);
         let commit = self.store().commit(&mut |tx| {
             // A panic that unwinds through the store would stop all writes.
-            let ran =
-                catch_unwind(AssertUnwindSafe(|| run(&mut Transaction { database: self, tx, checks: &mut checks })));
+            let ran = catch_unwind(AssertUnwindSafe(|| {
+                run(&mut DocumentTransaction { database: self, tx, checks: &mut checks })
+            }));
             checks.was_prepared();
             outcome = ran.map_err(|panic| panicked = Some(panic)).ok();
             if matches!(outcome, Some(Ok(_))) { Ok(()) } else { Err(engine::Abort) }
@@ -154,8 +158,8 @@ impl Database {
     /// is returned to the caller, to be submitted again.
     pub fn try_transact<T, E>(
         &self,
-        session: &Session,
-        run: Run<T, E>,
+        session: &ReaderSession,
+        run: TransactionBody<T, E>,
         done: RunDone<T, E>,
         elsewhere: &Elsewhere,
     ) -> Result<(), GivenBack<T, E>>
@@ -163,7 +167,7 @@ impl Database {
         T: Send + 'static,
         E: From<WriteError> + Send + 'static,
     {
-        let passing = match self.try_pass(Kind::Short) {
+        let passing = match self.try_pass(WriteKind::Short) {
             Ok(passing) => passing,
             Err(Shut::Closed) => return Err((run, done)),
             Err(Shut::Gone) => {
@@ -175,7 +179,7 @@ impl Database {
         let running = Running { passing, run, outcome: None, checks, done, elsewhere: Arc::clone(elsewhere) };
         match self.store().submit(session.reader(), Box::new(running)) {
             Submit::Queued => {}
-            Submit::Busy(transaction) => transaction.finish(Err(engine::Error::Busy)),
+            Submit::Busy(transaction) => transaction.finish(Err(engine::StoreError::Busy)),
         }
         Ok(())
     }
@@ -193,13 +197,13 @@ pub fn take_given_up() -> bool {
 }
 
 fn ended<T, E: From<WriteError>>(
-    commit: Result<engine::Commit, engine::Error>,
+    commit: Result<engine::Commit, engine::StoreError>,
     outcome: Option<Result<T, E>>,
 ) -> Result<T, E> {
     match (commit, outcome) {
         (Ok(_), Some(Ok(result))) => Ok(result),
-        (Err(engine::Error::Aborted), Some(Err(refused))) => Err(refused),
-        (Err(engine::Error::Aborted), _) => {
+        (Err(engine::StoreError::Aborted), Some(Err(refused))) => Err(refused),
+        (Err(engine::StoreError::Aborted), _) => {
             Err(WriteError::Unavailable { why: "the transaction panicked".to_owned() }.into())
         }
         (Err(error), _) => Err(WriteError::from(error).into()),
@@ -212,14 +216,14 @@ fn ended<T, E: From<WriteError>>(
 /// A submitted transaction, in progress.
 struct Running<T, E> {
     passing: Passing,
-    run: Run<T, E>,
+    run: TransactionBody<T, E>,
     outcome: Option<Result<T, E>>,
     checks: Checks,
     done: RunDone<T, E>,
     elsewhere: Elsewhere,
 }
 
-impl<T, E> engine::Transaction for Running<T, E>
+impl<T, E> engine::RetriableTransaction for Running<T, E>
 where
     T: Send + 'static,
     E: From<WriteError> + Send + 'static,
@@ -232,7 +236,7 @@ where
             return Err(engine::Abort);
         }
         let is_on_loop = checks.is_on_loop;
-        let ran = catch_unwind(AssertUnwindSafe(|| run(&mut Transaction { database: passing, tx, checks })));
+        let ran = catch_unwind(AssertUnwindSafe(|| run(&mut DocumentTransaction { database: passing, tx, checks })));
         checks.was_prepared();
         if is_on_loop && checks.is_long() {
             GIVEN_UP.set(true);
@@ -241,9 +245,9 @@ where
         if matches!(outcome, Some(Ok(_))) && !checks.is_long() { Ok(()) } else { Err(engine::Abort) }
     }
 
-    fn finish(self: Box<Self>, commit: Result<engine::Commit, engine::Error>) {
+    fn finish(self: Box<Self>, commit: Result<engine::Commit, engine::StoreError>) {
         let Running { passing, mut run, outcome, checks, done, elsewhere } = *self;
-        if checks.is_long() && matches!(commit, Err(engine::Error::Aborted)) {
+        if checks.is_long() && matches!(commit, Err(engine::StoreError::Aborted)) {
             drop(passing);
             return elsewhere(Box::new(move |database| done(database.transact(&mut *run))));
         }

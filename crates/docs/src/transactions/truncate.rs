@@ -6,7 +6,7 @@
 //! ones wait for some milliseconds. The documents are counted under the closed gate too. This is quick: the tree file stores
 //! its number of entries, and after a checkpoint few later changes must be counted.
 //!
-//! In these cases the statement deletes document by document like any other ([`Database::modify`]):
+//! In these cases the statement deletes document by document like any other ([`DocumentDatabase::modify`]):
 //!
 //! - it has a condition, or RETURNING;
 //! - a collection that refers to this one has documents, which may refer to deleted ones;
@@ -19,7 +19,7 @@
 //! Readers of the changes get a reset of the collection ([`crate::database::changes::DocumentChange::Reset`]).
 
 use super::large::LargeDid;
-use crate::database::{CollectionId, Database};
+use crate::database::{CollectionId, DocumentDatabase};
 use crate::engine::{self, KeyRange, RANGES_MAX, TreeId};
 use crate::sql::{Action, Budget, Value};
 use crate::statements::{Modification, ModifyError};
@@ -29,7 +29,7 @@ use crate::writes::Collection;
 /// Maximum number of documents that are counted one by one while writes wait (some milliseconds).
 const COUNTED_MAX: u64 = 100_000;
 
-impl Database {
+impl DocumentDatabase {
     /// Deletes all documents; `None`: nothing was done, and the statement must run like any other.
     pub(crate) fn truncate(
         &self,
@@ -68,7 +68,7 @@ impl Database {
         }
         let Some(_closed) = self.inner.gate.try_close() else { return Ok(None) };
         if self.is_superseded() {
-            return Err(engine::Error::Busy.into());
+            return Err(engine::StoreError::Busy.into());
         }
         let snapshot = reader.snapshot();
         for referrer in &collection.referrers {

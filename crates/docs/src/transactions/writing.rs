@@ -4,23 +4,24 @@ use std::sync::Arc;
 
 use schema::Question;
 
-use crate::database::{Database, Kind, Passing, Required, Session, Shut, Write, written};
+use crate::database::{DocumentDatabase, Passing, ReaderSession, Required, Shut, Write, WriteKind, written};
 use crate::engine::{self, Submit};
 use crate::error::WriteError;
 use crate::statements::Guard;
 use crate::writes::{LongCheck, Prepared, Written};
 
 /// Called once with the result of a write. May run on a thread of the store, and must not block.
-pub type Done = Box<dyn FnOnce(Result<Written, WriteError>) + Send>;
+pub type WriteCallback = Box<dyn FnOnce(Result<Written, WriteError>) + Send>;
 
 /// Receives writes of an event loop whose preparation turned out to take too long for it, because of the check of a document or
 /// the size of the stored one.
 pub trait TakeLong: Send + Sync {
-    /// Called on the event loop, before [`Database::try_write`] returns, for a write that will be passed to [`TakeLong::take`].
+    /// Called on the event loop, before [`DocumentDatabase::try_write`] returns, for a write that will be passed to
+    /// [`TakeLong::take`].
     fn note(&self);
     /// Receives a write to this database, after all writes submitted before it are prepared. May run on a thread of the store
-    /// and must not block. The receiver must run the write by [`Database::write_submission`], on a thread that may block.
-    fn take(&self, database: &Database, submission: Submission);
+    /// and must not block. The receiver must run the write by [`DocumentDatabase::write_submission`], on a thread that may block.
+    fn take(&self, database: &DocumentDatabase, submission: Submission);
 }
 
 /// A write that is to be submitted.
@@ -33,11 +34,11 @@ pub struct Submission {
     pub required: Option<Required>,
     /// Called while a long document is checked by a JSON Schema: if the write is cancelled, it ends with [`WriteError::Busy`].
     pub over: Option<Question>,
-    /// Takes the write from [`Database::try_write`] if it turns out to be too long for an event loop. Without it such a write
-    /// ends with [`WriteError::Busy`]. See [`Database::may_be_long`].
+    /// Takes the write from [`DocumentDatabase::try_write`] if it turns out to be too long for an event loop. Without it such a
+    /// write ends with [`WriteError::Busy`]. See [`DocumentDatabase::may_be_long`].
     pub long: Option<Arc<dyn TakeLong>>,
     /// Called with the result.
-    pub done: Done,
+    pub done: WriteCallback,
 }
 
 impl Submission {
@@ -47,21 +48,21 @@ impl Submission {
     }
 }
 
-impl Database {
+impl DocumentDatabase {
     /// Submits a write, which is one transaction with all its checks. `done` is called once, perhaps before this returns.
     /// Blocks while another configuration takes over, so only for threads that may block.
-    pub fn write(&self, session: &Session, write: Write, done: Done) {
+    pub fn write(&self, session: &ReaderSession, write: Write, done: WriteCallback) {
         self.write_where(session, write, None, done);
     }
 
     /// The same with a required document that must exist, else [`WriteError::NotFound`].
-    pub fn write_where(&self, session: &Session, write: Write, required: Option<Required>, done: Done) {
+    pub fn write_where(&self, session: &ReaderSession, write: Write, required: Option<Required>, done: WriteCallback) {
         self.write_submission(session, Submission { write, guard: None, required, over: None, long: None, done });
     }
 
     /// The same for a submission.
-    pub fn write_submission(&self, session: &Session, submission: Submission) {
-        match self.pass(Kind::Short) {
+    pub fn write_submission(&self, session: &ReaderSession, submission: Submission) {
+        match self.pass(WriteKind::Short) {
             Some(passing) => self.submit(session, passing, submission, LongCheck::asking),
             None => {
                 if let Some((database, submission)) = self.moved(submission) {
@@ -73,8 +74,8 @@ impl Database {
 
     /// The same for event loops, which must not block. While another configuration takes over (some milliseconds), the
     /// submission is returned. If returned submissions are retried in order, writes keep their order.
-    pub fn try_write(&self, session: &Session, submission: Submission) -> Result<(), Box<Submission>> {
-        match self.try_pass(Kind::Short) {
+    pub fn try_write(&self, session: &ReaderSession, submission: Submission) -> Result<(), Box<Submission>> {
+        match self.try_pass(WriteKind::Short) {
             Ok(passing) => self.submit(session, passing, submission, LongCheck::on_loop),
             Err(Shut::Closed) => return Err(Box::new(submission)),
             Err(Shut::Gone) => return self.try_write_moved(session, submission),
@@ -83,7 +84,7 @@ impl Database {
     }
 
     #[cold]
-    fn try_write_moved(&self, session: &Session, submission: Submission) -> Result<(), Box<Submission>> {
+    fn try_write_moved(&self, session: &ReaderSession, submission: Submission) -> Result<(), Box<Submission>> {
         // A returned submission must have the collection numbers of this database.
         let (write, required) = (submission.write.clone(), submission.required.clone());
         match self.moved(submission) {
@@ -95,7 +96,7 @@ impl Database {
     }
 
     /// Translates the submission for the database that has taken over. If that is impossible, reports an error as its result.
-    fn moved(&self, submission: Submission) -> Option<(Database, Submission)> {
+    fn moved(&self, submission: Submission) -> Option<(DocumentDatabase, Submission)> {
         let Submission { write, guard, required, over, long, done } = submission;
         if guard.is_some() {
             // The guard was prepared from this database's catalog, so no other database can run it.
@@ -116,7 +117,7 @@ impl Database {
     #[inline]
     fn submit(
         &self,
-        session: &Session,
+        session: &ReaderSession,
         passing: Passing,
         submission: Submission,
         check: impl FnOnce(Option<Question>) -> LongCheck,
@@ -126,7 +127,7 @@ impl Database {
         let writing = Writing { passing, write, guard, required, outcome: None, long_check, long, done };
         match self.store().submit(session.reader(), Box::new(writing)) {
             Submit::Queued => {}
-            Submit::Busy(transaction) => transaction.finish(Err(engine::Error::Busy)),
+            Submit::Busy(transaction) => transaction.finish(Err(engine::StoreError::Busy)),
         }
     }
 }
@@ -140,7 +141,7 @@ struct Writing {
     outcome: Option<Result<Prepared, WriteError>>,
     long_check: LongCheck,
     long: Option<Arc<dyn TakeLong>>,
-    done: Done,
+    done: WriteCallback,
 }
 
 impl Writing {
@@ -155,7 +156,7 @@ impl Writing {
     }
 }
 
-impl engine::Transaction for Writing {
+impl engine::RetriableTransaction for Writing {
     fn prepare(&mut self, tx: &mut engine::Tx<'_>) -> Result<(), engine::Abort> {
         if self.long_check.is_long {
             // No retry on this thread: another thread begins the write anew.
@@ -173,10 +174,10 @@ impl engine::Transaction for Writing {
         result
     }
 
-    fn finish(self: Box<Self>, outcome: Result<engine::Commit, engine::Error>) {
+    fn finish(self: Box<Self>, outcome: Result<engine::Commit, engine::StoreError>) {
         let Writing { passing, outcome: prepared, done, write, guard, required, long_check, long, .. } = *self;
-        if let (true, Some(long), Err(engine::Error::Aborted)) = (long_check.is_long, long, &outcome) {
-            let database = Database::clone(&passing);
+        if let (true, Some(long), Err(engine::StoreError::Aborted)) = (long_check.is_long, long, &outcome) {
+            let database = DocumentDatabase::clone(&passing);
             drop(passing);
             return long.take(&database, Submission { write, guard, required, over: None, long: None, done });
         }

@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use binjson::Document;
+use binjson::StoredDocument;
 
 use super::definition::Contribution;
 use super::gather::Gather;
@@ -26,7 +26,7 @@ use super::view::{View, ViewState};
 use super::write::distinct_of;
 use crate::caught;
 use crate::encoding::key::shown_key;
-use crate::engine::{self, Direction, KeyRange, STAMP_BYTES, Snapshot};
+use crate::engine::{self, Direction, KeyRange, STAMP_BYTES, StoreSnapshot};
 use crate::sql::grouping::Memory;
 
 /// Parts of a collection for each thread. With many parts an uneven distribution of documents averages out.
@@ -72,7 +72,7 @@ struct Work {
 impl Builder {
     /// Starts threads that will build the missing views; returns when all have their snapshots. They change nothing before
     /// [`Builder::begin`].
-    pub(crate) fn start(heart: &Arc<Heart>, threads: usize) -> Result<Builder, engine::Error> {
+    pub(crate) fn start(heart: &Arc<Heart>, threads: usize) -> Result<Builder, engine::StoreError> {
         let building = heart.views.list.iter().filter(|view| view.state() == ViewState::Building);
         if building.count() == 0 {
             return Ok(Builder::default());
@@ -99,12 +99,12 @@ impl Builder {
             builder.begin.push(begin);
             let thread = std::thread::Builder::new().name(format!("view-build-{number}"));
             let spawned = thread.spawn(move || thread_main(&work, &ready, &begins));
-            let source = |source| engine::Error::Io { context: "start a thread".to_string(), source };
+            let source = |source| engine::StoreError::Io { context: "start a thread".to_string(), source };
             builder.threads.push(spawned.map_err(source)?);
         }
         drop(ready);
         // One message from each thread, or an error. Senders stay open until the threads end, hence `take`.
-        all_ready.iter().take(threads).collect::<Result<Vec<()>, engine::Error>>()?;
+        all_ready.iter().take(threads).collect::<Result<Vec<()>, engine::StoreError>>()?;
         Ok(builder)
     }
 
@@ -133,7 +133,7 @@ impl Drop for Builder {
     }
 }
 
-fn thread_main(work: &Work, ready: &Sender<Result<(), engine::Error>>, begins: &Receiver<()>) {
+fn thread_main(work: &Work, ready: &Sender<Result<(), engine::StoreError>>, begins: &Receiver<()>) {
     let reader = match work.heart.store.reader() {
         Ok(reader) => reader,
         Err(error) => {
@@ -166,7 +166,7 @@ fn thread_main(work: &Work, ready: &Sender<Result<(), engine::Error>>, begins: &
 }
 
 /// Cuts the collections of the views to be built into parts.
-fn parts(heart: &Heart, snapshot: &Snapshot<'_>, threads: usize) -> Result<VecDeque<Part>, engine::Error> {
+fn parts(heart: &Heart, snapshot: &StoreSnapshot<'_>, threads: usize) -> Result<VecDeque<Part>, engine::StoreError> {
     let mut parts = VecDeque::new();
     for (number, collection) in heart.collections.iter().enumerate() {
         let views = || collection.views.iter().map(|watch| &watch.view).filter(|v| v.state() == ViewState::Building);
@@ -302,11 +302,11 @@ struct Worker<'w> {
 /// Why a worker stopped reading.
 enum Stopped {
     Asked,
-    Error(engine::Error),
+    Error(engine::StoreError),
 }
 
-impl From<engine::Error> for Stopped {
-    fn from(error: engine::Error) -> Self {
+impl From<engine::StoreError> for Stopped {
+    fn from(error: engine::StoreError) -> Self {
         Stopped::Error(error)
     }
 }
@@ -321,7 +321,7 @@ impl<'w> Worker<'w> {
         Worker { work, gathers, bytes: 0, bytes_max, memory, contribution }
     }
 
-    fn run(&mut self, snapshot: &Snapshot<'_>) -> Result<(), engine::Error> {
+    fn run(&mut self, snapshot: &StoreSnapshot<'_>) -> Result<(), engine::StoreError> {
         let next = || self.work.parts.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
         while let Some(part) = next() {
             match self.part(snapshot, &part) {
@@ -339,7 +339,7 @@ impl<'w> Worker<'w> {
         (0..self.gathers.len()).try_for_each(|place| self.pass_on(place))
     }
 
-    fn part(&mut self, snapshot: &Snapshot<'_>, part: &Part) -> Result<(), Stopped> {
+    fn part(&mut self, snapshot: &StoreSnapshot<'_>, part: &Part) -> Result<(), Stopped> {
         let bound = |key: &Option<Vec<u8>>| key.clone();
         let (from, to) = (bound(&part.from), bound(&part.to));
         let range = KeyRange {
@@ -366,8 +366,8 @@ impl<'w> Worker<'w> {
         stopped.map_or(Ok(()), Err)
     }
 
-    fn document(&mut self, collection: usize, key: &[u8], stored: &[u8]) -> Result<(), engine::Error> {
-        let document = stored.get(STAMP_BYTES..).and_then(|bytes| Document::from_bytes(bytes).ok());
+    fn document(&mut self, collection: usize, key: &[u8], stored: &[u8]) -> Result<(), engine::StoreError> {
+        let document = stored.get(STAMP_BYTES..).and_then(|bytes| StoredDocument::from_bytes(bytes).ok());
         for place in 0..self.gathers.len() {
             let (view, of, gather) = &mut self.gathers[place];
             let before = gather.bytes();
@@ -404,7 +404,7 @@ impl<'w> Worker<'w> {
     }
 
     /// Adds the gathered contributions to the view's rows.
-    fn pass_on(&mut self, place: usize) -> Result<(), engine::Error> {
+    fn pass_on(&mut self, place: usize) -> Result<(), engine::StoreError> {
         let (view, _, gather) = &mut self.gathers[place];
         // The map's memory is freed too: the next gatherer to be flushed may be another.
         let mut gather = std::mem::take(gather);
@@ -443,7 +443,7 @@ impl<'w> Worker<'w> {
 mod tests {
     use super::*;
     use crate::config::Config;
-    use crate::database::{Database, Write};
+    use crate::database::{DocumentDatabase, Write};
     use crate::opening::stored_rows::{self, Rows};
     use crate::writes::write::{Op, Precondition};
     use std::fmt::Write as _;
@@ -453,10 +453,10 @@ mod tests {
     #[test]
     fn what_many_views_gather_stays_within_the_memory_for_building() {
         let folder = tempfile::tempdir().unwrap();
-        let (dir, options) = (folder.path(), engine::Options::default);
+        let (dir, options) = (folder.path(), engine::StoreOptions::default);
         let mut text = ITEMS.to_string();
         let mut config = Config::parse("items.toml".as_ref(), &text).unwrap();
-        let (database, _) = Database::open(&config, dir, options()).unwrap();
+        let (database, _) = DocumentDatabase::open(&config, dir, options()).unwrap();
         for id in 0..200 {
             let op = Op::Insert { body: format!("{{\"id\":{id},\"text\":\"{id:0400}\"}}").into_bytes() };
             let collection = database.collection("items").unwrap();
@@ -473,7 +473,7 @@ mod tests {
         let stored: Rows =
             stored_rows::read(&store.reader().unwrap().snapshot(), store.tree("catalog").unwrap()).unwrap();
         // The builders of this database do not begin.
-        let (database, _) = Database::assemble(&config, dir, store, &stored, Arc::default(), None).unwrap();
+        let (database, _) = DocumentDatabase::assemble(&config, dir, store, &stored, Arc::default(), None).unwrap();
         let heart = Arc::clone(&database.inner.heart);
         let (reading, stop, started, told) = (AtomicUsize::new(1), Arc::default(), Instant::now(), AtomicU64::new(0));
         let work =

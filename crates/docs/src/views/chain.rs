@@ -12,12 +12,12 @@ use std::borrow::Cow;
 use std::ops::ControlFlow;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use binjson::Document;
+use binjson::StoredDocument;
 use hashbrown::HashMap;
 
 use super::table::{self, Rendered};
 use super::view::{View, ViewState};
-use super::write::{self, Buffers};
+use super::write::{self, ViewBuffers};
 use crate::engine::{self, Direction, FoldView, Further, KeyRange, RowChange, STAMP_BYTES, TreeId};
 use crate::error::VIEW_CANNOT_TAKE;
 use crate::sql::IntegerOverflow;
@@ -30,7 +30,7 @@ pub(crate) struct Chains {
     /// The trees of the lower views.
     trees: HashMap<TreeId, Part>,
     catalog_tree: TreeId,
-    memory: Mutex<(Rendered, Buffers)>,
+    memory: Mutex<(Rendered, ViewBuffers)>,
 }
 
 /// The role of a tree in a view.
@@ -89,12 +89,12 @@ impl Chains {
         key: &[u8],
         now: &dyn FoldView,
         out: &mut Vec<u8>,
-    ) -> Result<(), engine::Error> {
+    ) -> Result<(), engine::StoreError> {
         let (view, wanted) = (&self.views[place], &self.uppers[place].1);
         let mut memory = self.memory.lock().unwrap_or_else(PoisonError::into_inner);
         match table::document(view, &Folding(now), wanted, key, &mut memory.0, out) {
-            Err(engine::Error::Io { source, .. }) if IntegerOverflow::is_in(&source) => {
-                Err(engine::Error::Refused { why: VIEW_CANNOT_TAKE })
+            Err(engine::StoreError::Io { source, .. }) if IntegerOverflow::is_in(&source) => {
+                Err(engine::StoreError::Refused { why: VIEW_CANNOT_TAKE })
             }
             done => done,
         }
@@ -108,29 +108,29 @@ impl Chains {
         change: RowChange<'_>,
         now: &dyn FoldView,
         further: &mut Further<'_>,
-    ) -> Result<(), engine::Error> {
+    ) -> Result<(), engine::StoreError> {
         let mut memory = self.memory.lock().unwrap_or_else(PoisonError::into_inner);
         let (Ok(old), Ok(new)) = (document(change.before), document(change.after)) else {
-            return Err(engine::Error::Refused { why: "a row of a view is damaged" });
+            return Err(engine::StoreError::Refused { why: "a row of a view is damaged" });
         };
         for upper in self.following(place) {
             if upper.is_ready() || self.has_come_to(upper, key, now)? {
                 write::one(upper, old, new, further, &mut memory.1)
-                    .map_err(|_| engine::Error::Refused { why: VIEW_CANNOT_TAKE })?;
+                    .map_err(|_| engine::StoreError::Refused { why: VIEW_CANNOT_TAKE })?;
             }
         }
         Ok(())
     }
 
     /// Whether the build of an upper view has read the lower row with this key.
-    fn has_come_to(&self, upper: &View, key: &[u8], now: &dyn FoldView) -> Result<bool, engine::Error> {
+    fn has_come_to(&self, upper: &View, key: &[u8], now: &dyn FoldView) -> Result<bool, engine::StoreError> {
         let progress = now.get(self.catalog_tree, &progress_key(upper))?;
         Ok(progress.is_some_and(|progress| *progress >= *progress_value(Some(key))))
     }
 }
 
-fn document(row: &[u8]) -> Result<Option<Document<'_>>, binjson::Damaged> {
-    row.get(STAMP_BYTES..).map(Document::from_bytes).transpose()
+fn document(row: &[u8]) -> Result<Option<StoredDocument<'_>>, binjson::Damaged> {
+    row.get(STAMP_BYTES..).map(StoredDocument::from_bytes).transpose()
 }
 
 /// The key of the catalog's row with the progress of an upper view's build.
@@ -161,8 +161,8 @@ pub(crate) const ANSWERS: &[u8] = b"~answers";
 struct Folding<'f>(&'f dyn FoldView);
 
 #[allow(clippy::type_complexity, reason = "as for the trait")]
-impl engine::View for Folding<'_> {
-    fn get(&self, tree: TreeId, key: &[u8]) -> Result<Option<Cow<'_, [u8]>>, engine::Error> {
+impl engine::ReadView for Folding<'_> {
+    fn get(&self, tree: TreeId, key: &[u8]) -> Result<Option<Cow<'_, [u8]>>, engine::StoreError> {
         self.0.get(tree, key)
     }
     fn scan(
@@ -171,7 +171,7 @@ impl engine::View for Folding<'_> {
         range: KeyRange<'_>,
         direction: Direction,
         visit: &mut dyn FnMut(&[u8], &[u8]) -> ControlFlow<()>,
-    ) -> Result<(), engine::Error> {
+    ) -> Result<(), engine::StoreError> {
         self.0.scan(tree, range, direction, visit)
     }
 }

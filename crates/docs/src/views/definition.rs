@@ -15,14 +15,14 @@
 //! A facet is an argument whose values are counted. For MIN and MAX they are stored exactly (`order::encode`), so that the
 //! first and the last are the results; COUNT(DISTINCT) treats 5 and 5.0 as one value (`order::lower`).
 
-use binjson::Document;
+use binjson::StoredDocument;
 
 use crate::catalog::{Catalog, view_trees};
 use crate::encoding::{KEY_BYTES_MAX, Scalar, order};
 use crate::error::WriteError;
-use crate::sql::grouping::{GROUP_MAX, GroupValue, Grouping, Kind, Memory, Output, Reads};
+use crate::sql::grouping::{GROUP_MAX, GroupAggregate, GroupColumn, GroupValue, Grouping, Memory, Reads};
 use crate::sql::{SqlError, Value, summand};
-use crate::views::state::{Form, Number, OneRow};
+use crate::views::state::{Number, OneRow, WrittenForm};
 
 /// How a result column is computed from the stored data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -112,8 +112,8 @@ impl Definition {
         for number in 0..definition.grouping.outputs.len() {
             let (name, output) = definition.grouping.outputs[number].clone();
             let shown = match output {
-                Output::Group(place) => Shown::Group(place),
-                Output::Aggregate(kind, argument) => definition.aggregate(kind, argument.unwrap_or(0)),
+                GroupColumn::Group(place) => Shown::Group(place),
+                GroupColumn::Aggregate(kind, argument) => definition.aggregate(kind, argument.unwrap_or(0)),
             };
             let mut label = Vec::new();
             binjson::append_string(&mut label, &name);
@@ -172,20 +172,20 @@ impl Definition {
         columns(self) == columns(other)
     }
 
-    fn aggregate(&mut self, kind: Kind, argument: usize) -> Shown {
+    fn aggregate(&mut self, kind: GroupAggregate, argument: usize) -> Shown {
         match kind {
-            Kind::Rows => Shown::Rows,
-            Kind::Count => Shown::Count(self.slot(Slot::Count(argument))),
-            Kind::Sum => Shown::Sum(self.slot(Slot::Sum(argument))),
-            Kind::Avg => Shown::Avg(self.slot(Slot::Sum(argument))),
-            Kind::Total => Shown::Total(self.slot(Slot::Sum(argument))),
-            Kind::Distinct => {
+            GroupAggregate::Rows => Shown::Rows,
+            GroupAggregate::Count => Shown::Count(self.slot(Slot::Count(argument))),
+            GroupAggregate::Sum => Shown::Sum(self.slot(Slot::Sum(argument))),
+            GroupAggregate::Avg => Shown::Avg(self.slot(Slot::Sum(argument))),
+            GroupAggregate::Total => Shown::Total(self.slot(Slot::Sum(argument))),
+            GroupAggregate::Distinct => {
                 let slot = self.slot(Slot::Distinct(argument));
                 self.facet(Facet { argument, distinct: Some(slot) });
                 Shown::Distinct(slot)
             }
-            Kind::Min => Shown::Min(self.facet(Facet { argument, distinct: None })),
-            Kind::Max => Shown::Max(self.facet(Facet { argument, distinct: None })),
+            GroupAggregate::Min => Shown::Min(self.facet(Facet { argument, distinct: None })),
+            GroupAggregate::Max => Shown::Max(self.facet(Facet { argument, distinct: None })),
         }
     }
 
@@ -201,7 +201,7 @@ impl Definition {
     pub(crate) fn contribution(
         &self,
         name: &str,
-        document: Document<'_>,
+        document: StoredDocument<'_>,
         memory: &mut Memory,
         out: &mut Contribution,
     ) -> Result<(), WriteError> {
@@ -310,19 +310,19 @@ fn number_of(value: Value<'_>) -> Number {
 }
 
 /// How a group's value is displayed, if the key does not determine it.
-fn form(value: &GroupValue<'_>) -> Option<Form> {
+fn form(value: &GroupValue<'_>) -> Option<WrittenForm> {
     match value.json.and_then(|json| json.first()) {
-        Some(b't' | b'f') => return Some(Form::Boolean),
-        Some(b'{' | b'[') => return Some(Form::Json),
+        Some(b't' | b'f') => return Some(WrittenForm::Boolean),
+        Some(b'{' | b'[') => return Some(WrittenForm::Json),
         _ => {}
     }
     match value.value {
-        Value::Real(real) if real == 0.0 && real.is_sign_negative() => Some(Form::NegativeZero),
+        Value::Real(real) if real == 0.0 && real.is_sign_negative() => Some(WrittenForm::NegativeZero),
         Value::Real(real) => {
             let (mut exact, mut lower) = (Vec::new(), Vec::new());
             order::encode(Scalar::Real(real), &mut exact);
             order::lower(Scalar::Real(real), &mut lower);
-            (exact != lower).then_some(Form::Real)
+            (exact != lower).then_some(WrittenForm::Real)
         }
         _ => None,
     }

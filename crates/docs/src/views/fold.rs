@@ -40,7 +40,7 @@ impl engine::Fold for ViewFold {
         self.chains.as_ref()?.derived(tree, key)
     }
 
-    fn derive(&self, view: u32, key: &[u8], now: &dyn FoldView, out: &mut Vec<u8>) -> Result<(), engine::Error> {
+    fn derive(&self, view: u32, key: &[u8], now: &dyn FoldView, out: &mut Vec<u8>) -> Result<(), engine::StoreError> {
         self.chains.as_ref().map_or(Ok(()), |chains| chains.derive(view as usize, key, now, out))
     }
 
@@ -51,7 +51,7 @@ impl engine::Fold for ViewFold {
         change: RowChange<'_>,
         now: &dyn FoldView,
         further: &mut Further<'_>,
-    ) -> Result<(), engine::Error> {
+    ) -> Result<(), engine::StoreError> {
         self.chains.as_ref().map_or(Ok(()), |chains| chains.follow(view as usize, key, change, now, further))
     }
 }
@@ -103,7 +103,7 @@ mod tests {
 
     use super::*;
     use crate::views::operand::{DistinctOf, value_operand};
-    use crate::views::state::State;
+    use crate::views::state::DecodedState;
 
     const GROUPS: TreeId = TreeId(1);
     const VALUES: TreeId = TreeId(2);
@@ -154,7 +154,7 @@ mod tests {
             left.sort_unstable();
             left.dedup();
             let group = trees.0.get(&(GROUPS.0, vec![b'g']));
-            let found = group.map_or(0, |group| State::read(group).unwrap().distinct(7));
+            let found = group.map_or(0, |group| DecodedState::read(group).unwrap().distinct(7));
             prop_assert_eq!(found, left.len() as i64);
             let rows = trees.0.keys().filter(|(tree, _)| *tree == VALUES.0).count();
             prop_assert_eq!(rows, left.len());

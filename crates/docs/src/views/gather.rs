@@ -109,7 +109,7 @@ pub(crate) struct ImportGather {
 }
 
 /// Receives a row: key and value.
-pub(crate) type TakeRow<'t> = &'t mut dyn FnMut(&[u8], &[u8]) -> Result<(), engine::Error>;
+pub(crate) type TakeRow<'t> = &'t mut dyn FnMut(&[u8], &[u8]) -> Result<(), engine::StoreError>;
 
 impl ImportGather {
     /// Gathers up to about `gathered_max` bytes in memory, and sorts with about `bytes` of memory.
@@ -120,12 +120,12 @@ impl ImportGather {
     }
 
     /// Adds the contribution of one document.
-    pub(crate) fn add(&mut self, view: &View, contribution: &Contribution) -> Result<(), engine::Error> {
+    pub(crate) fn add(&mut self, view: &View, contribution: &Contribution) -> Result<(), engine::StoreError> {
         self.gather.add(view, contribution).ok_or_else(|| damaged("a contribution"))?;
         if self.gather.bytes() >= self.gathered_max { self.give_away() } else { Ok(()) }
     }
 
-    fn give_away(&mut self) -> Result<(), engine::Error> {
+    fn give_away(&mut self) -> Result<(), engine::StoreError> {
         for (key, state) in self.gather.take_groups() {
             self.groups.push(&key, &state)?;
         }
@@ -146,7 +146,7 @@ impl ImportGather {
         view: &View,
         each_value: TakeRow<'_>,
         each_group: TakeRow<'_>,
-    ) -> Result<(), engine::Error> {
+    ) -> Result<(), engine::StoreError> {
         self.give_away()?;
         let ImportGather { mut groups, values, .. } = self;
         let mut runs = Runs { view, groups: &mut groups, current: None };
@@ -196,7 +196,7 @@ struct Runs<'r> {
 }
 
 impl Runs<'_> {
-    fn value(&mut self, key: &[u8], sum: Counted, each_value: TakeRow<'_>) -> Result<(), engine::Error> {
+    fn value(&mut self, key: &[u8], sum: Counted, each_value: TakeRow<'_>) -> Result<(), engine::StoreError> {
         let mut times = Vec::new();
         varint::push_signed(&mut times, sum.times);
         each_value(key, &times)?;
@@ -214,7 +214,7 @@ impl Runs<'_> {
         Ok(())
     }
 
-    fn end(&mut self) -> Result<(), engine::Error> {
+    fn end(&mut self) -> Result<(), engine::StoreError> {
         let Some((group, slot, distinct)) = self.current.take() else { return Ok(()) };
         let mut change = Vec::new();
         state::distinct_change(slot, distinct, &mut change);
@@ -230,7 +230,7 @@ fn counted(mut record: &[u8]) -> Option<Counted> {
 }
 
 #[cold]
-fn damaged(what: &str) -> engine::Error {
+fn damaged(what: &str) -> engine::StoreError {
     let source = std::io::Error::other(format!("{what} is damaged"));
-    engine::Error::Io { context: "gathering a view".to_string(), source }
+    engine::StoreError::Io { context: "gathering a view".to_string(), source }
 }

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::ops::ControlFlow;
 
-use binjson::Document;
+use binjson::StoredDocument;
 
 use super::Views;
 use super::definition::Contribution;
@@ -51,7 +51,7 @@ impl<'c> Loading<'c> {
         ImportGather::new(store, GATHER_BYTES_MAX / self.count.max(1), self.bytes)
     }
 
-    pub(crate) fn add(&mut self, document: Document<'_>) -> Result<(), WriteError> {
+    pub(crate) fn add(&mut self, document: StoredDocument<'_>) -> Result<(), WriteError> {
         for (place, gather) in &mut self.gathers {
             let view = &self.views.list[*place];
             view.definition.contribution(&view.name, document, &mut self.memory, &mut self.contribution)?;
@@ -119,7 +119,7 @@ impl<'c> Loading<'c> {
             let wanted = upper.definition.wanted_of(&lower.definition);
             let mut stored = Vec::new();
             table::document(lower, row, &wanted, &row.key, &mut table::Rendered::default(), &mut stored)?;
-            let document = stored.get(STAMP_BYTES..).and_then(|bytes| Document::from_bytes(bytes).ok());
+            let document = stored.get(STAMP_BYTES..).and_then(|bytes| StoredDocument::from_bytes(bytes).ok());
             let Some(document) = document else { continue };
             upper.definition.contribution(&upper.name, document, &mut self.memory, &mut self.contribution)?;
             gather.add(upper, &self.contribution)?;
@@ -128,7 +128,7 @@ impl<'c> Loading<'c> {
     }
 }
 
-fn entry(entries: &mut SortedEntries) -> Result<Option<engine::Entry>, engine::Error> {
+fn entry(entries: &mut SortedEntries) -> Result<Option<engine::Entry>, engine::StoreError> {
     let next = entries.next()?;
     Ok(next.map(|(key, value)| (key.to_vec(), value.to_vec())))
 }
@@ -141,13 +141,13 @@ struct Rows<'r> {
 }
 
 impl<'r> Rows<'r> {
-    fn step(&mut self) -> Result<(), engine::Error> {
+    fn step(&mut self) -> Result<(), engine::StoreError> {
         self.next = entry(&mut self.values)?.map(|(key, _)| key);
         Ok(())
     }
 
     /// The next row's state, and the first and last value of each of its facets.
-    fn row(&mut self, key: Vec<u8>, state: Option<Vec<u8>>) -> Result<Row<'r>, engine::Error> {
+    fn row(&mut self, key: Vec<u8>, state: Option<Vec<u8>>) -> Result<Row<'r>, engine::StoreError> {
         let mut ends: Vec<Vec<u8>> = Vec::new();
         while let Some(value) = self.next.take_if(|value| value.starts_with(&key)) {
             let facet = |of: &Vec<u8>| of.get(key.len()).copied();
@@ -174,8 +174,8 @@ struct Row<'r> {
 }
 
 #[allow(clippy::type_complexity, reason = "as for the trait")]
-impl engine::View for Row<'_> {
-    fn get(&self, tree: TreeId, key: &[u8]) -> Result<Option<Cow<'_, [u8]>>, engine::Error> {
+impl engine::ReadView for Row<'_> {
+    fn get(&self, tree: TreeId, key: &[u8]) -> Result<Option<Cow<'_, [u8]>>, engine::StoreError> {
         let is_it = tree == self.view.groups && key == self.key;
         Ok(self.state.as_deref().filter(|_| is_it).map(Cow::Borrowed))
     }
@@ -186,7 +186,7 @@ impl engine::View for Row<'_> {
         range: KeyRange<'_>,
         direction: Direction,
         visit: &mut dyn FnMut(&[u8], &[u8]) -> ControlFlow<()>,
-    ) -> Result<(), engine::Error> {
+    ) -> Result<(), engine::StoreError> {
         let mut found: Vec<&Vec<u8>> = self.ends.iter().filter(|key| table::is_within(range, key)).collect();
         if direction == Direction::Backward {
             found.reverse();

@@ -40,8 +40,8 @@ pub use order::CHAIN_MAX;
 pub(crate) use order::compile;
 pub use row::ViewId;
 pub(crate) use stored::{built_in, declared_in, resolve, tables};
-pub(crate) use verify::{Source, verify};
 pub use verify::{ViewFault, ViewReport};
+pub(crate) use verify::{ViewSource, verify};
 pub(crate) use view::{View, Watch};
 pub use view::{ViewState, ViewStatus};
 
@@ -92,7 +92,7 @@ impl Views {
 
     /// The view that answers queries on the declared view at a place, for a given engine state: the view itself, or while it is
     /// being built its predecessor, if that has the same columns.
-    fn serving(&self, place: usize, engine: &impl engine::View) -> Result<&View, engine::Error> {
+    fn serving(&self, place: usize, engine: &impl engine::ReadView) -> Result<&View, engine::StoreError> {
         let Some(view) = self.list.get(place) else { return Err(unavailable("?", "is not there")) };
         if view.was_ready() {
             return Ok(view);
@@ -120,7 +120,7 @@ impl Views {
     }
 }
 
-fn unavailable(name: &str, why: &str) -> engine::Error {
+fn unavailable(name: &str, why: &str) -> engine::StoreError {
     let source = std::io::Error::new(std::io::ErrorKind::WouldBlock, Unbuilt(format!("the view `{name}` {why}")));
-    engine::Error::Io { context: "ask a view".to_string(), source }
+    engine::StoreError::Io { context: "ask a view".to_string(), source }
 }

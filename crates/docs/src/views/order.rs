@@ -19,7 +19,7 @@ struct Named {
 }
 
 /// Result of compiling views together.
-pub(crate) struct Compiled {
+pub(crate) struct CompiledViews {
     /// The definition of each, or its own mistake.
     pub(crate) definitions: Vec<Result<Definition, SqlError>>,
     /// The places of the views, each one after the view that it reads.
@@ -27,7 +27,7 @@ pub(crate) struct Compiled {
 }
 
 /// Compiles views, given by name and query, over the collections of a catalog and over one another.
-pub(crate) fn compile(views: &[(&str, &str)], catalog: &Catalog) -> Compiled {
+pub(crate) fn compile(views: &[(&str, &str)], catalog: &Catalog) -> CompiledViews {
     let named: Vec<Option<Named>> = views.iter().map(|(_, query)| named(views, query)).collect();
     let depths: Vec<Result<usize, SqlError>> = (0..views.len()).map(|place| depth(views, &named, place)).collect();
     let mut by: Vec<usize> = (0..views.len()).collect();
@@ -50,7 +50,7 @@ pub(crate) fn compile(views: &[(&str, &str)], catalog: &Catalog) -> Compiled {
         }
         definitions[place] = Some(definition);
     }
-    Compiled { definitions: definitions.into_iter().flatten().collect(), by }
+    CompiledViews { definitions: definitions.into_iter().flatten().collect(), by }
 }
 
 fn named(views: &[(&str, &str)], query: &str) -> Option<Named> {

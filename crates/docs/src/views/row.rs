@@ -19,7 +19,8 @@ thread_local! {
     static ROW: Cell<Option<Box<Rendered>>> = const { Cell::new(None) };
 }
 
-/// The number of a declared view in its database. It belongs to one [`crate::Database`], as a [`crate::CollectionId`] does.
+/// The number of a declared view in its database. It belongs to one [`crate::DocumentDatabase`], as a [`crate::CollectionId`]
+/// does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ViewId(pub usize);
 
@@ -27,7 +28,7 @@ pub struct ViewId(pub usize);
 pub(crate) fn append(
     views: &Views,
     (id, group): (ViewId, &[Value<'_>]),
-    engine: &impl engine::View,
+    engine: &impl engine::ReadView,
     out: &mut Vec<u8>,
 ) -> Result<bool, QueryError> {
     let view = views.serving(id.0, engine)?;

@@ -11,7 +11,7 @@
 //!    kind 0  COUNT(x)            number: the slot       content: count (zigzag varint)
 //!    kind 1  SUM(x), AVG, TOTAL  number: the slot       content: see below
 //!    kind 2  COUNT(DISTINCT x)   number: the slot       content: count (zigzag varint)
-//!    kind 4… how a group's value was written ([`Form`]): number: its place in GROUP BY, content: number of rows
+//!    kind 4… how a group's value was written ([`WrittenForm`]): number: its place in GROUP BY, content: number of rows
 //!  sum     number of integers (zigzag varint) | their sum (zigzag varint, 128 bits) | 0, or 1 and
 //!            number of reals, of plus infinities, of minus infinities (zigzag varints) | exact sum of the finite ones
 //! ```
@@ -26,7 +26,7 @@ const FORM: u64 = 4;
 
 /// How a group's value was written, if the group's key does not determine it: 5 and 5.0 are one group, and so are 1 and `true`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Form {
+pub(crate) enum WrittenForm {
     /// A real that equals an integer.
     Real = 0,
     /// -0.0.
@@ -69,7 +69,7 @@ impl<'o> OneRow<'o> {
         sum.encode(self.out);
     }
 
-    pub(crate) fn form(&mut self, place: usize, form: Form) {
+    pub(crate) fn form(&mut self, place: usize, form: WrittenForm) {
         header(self.out, place, FORM + form as u64);
         varint::push_signed(self.out, 1);
     }
@@ -294,7 +294,7 @@ pub(crate) fn negated(mut state: &[u8], out: &mut Vec<u8>) -> Option<()> {
 
 /// A decoded state, for display.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct State {
+pub(crate) struct DecodedState {
     pub(crate) rows: i64,
     counts: Vec<(usize, i64)>,
     distinct: Vec<(usize, i64)>,
@@ -302,10 +302,10 @@ pub(crate) struct State {
     forms: Vec<(usize, u64, i64)>,
 }
 
-impl State {
+impl DecodedState {
     /// `None`: damaged.
-    pub(crate) fn read(mut bytes: &[u8]) -> Option<State> {
-        let mut state = State { rows: take_rows(&mut bytes)?, ..State::default() };
+    pub(crate) fn read(mut bytes: &[u8]) -> Option<DecodedState> {
+        let mut state = DecodedState { rows: take_rows(&mut bytes)?, ..DecodedState::default() };
         while let Some(header) = next_header(&mut bytes)? {
             let (number, kind) = ((header >> KIND_BITS) as usize, header & ((1 << KIND_BITS) - 1));
             match kind {
@@ -336,17 +336,17 @@ impl State {
     }
 
     /// How the group's value at a place is displayed: plainly if any row wrote it plainly, else in the lowest form.
-    pub(crate) fn form(&self, place: usize) -> Option<Form> {
+    pub(crate) fn form(&self, place: usize) -> Option<WrittenForm> {
         let forms = || self.forms.iter().filter(|(at, ..)| *at == place);
         let odd: i64 = forms().map(|(.., rows)| rows).sum();
         if odd < self.rows {
             return None;
         }
         match forms().find(|(.., rows)| *rows > 0)?.1 {
-            0 => Some(Form::Real),
-            1 => Some(Form::NegativeZero),
-            2 => Some(Form::Boolean),
-            _ => Some(Form::Json),
+            0 => Some(WrittenForm::Real),
+            1 => Some(WrittenForm::NegativeZero),
+            2 => Some(WrittenForm::Boolean),
+            _ => Some(WrittenForm::Json),
         }
     }
 
@@ -370,7 +370,7 @@ mod tests {
     struct Of {
         counts: [bool; 3],
         sums: [Option<Number>; 2],
-        form: Option<Form>,
+        form: Option<WrittenForm>,
     }
 
     fn number() -> impl Strategy<Value = Number> {
@@ -386,10 +386,10 @@ mod tests {
     fn row() -> impl Strategy<Value = Of> {
         let form = prop_oneof![
             Just(None),
-            Just(Some(Form::Real)),
-            Just(Some(Form::NegativeZero)),
-            Just(Some(Form::Boolean)),
-            Just(Some(Form::Json))
+            Just(Some(WrittenForm::Real)),
+            Just(Some(WrittenForm::NegativeZero)),
+            Just(Some(WrittenForm::Boolean)),
+            Just(Some(WrittenForm::Json))
         ];
         (any::<[bool; 3]>(), prop::option::of(number()), prop::option::of(number()), form)
             .prop_map(|(counts, a, b, form)| Of { counts, sums: [a, b], form })
@@ -445,7 +445,7 @@ mod tests {
         #[test]
         fn a_state_tells_what_its_rows_had(rows in prop::collection::vec(row(), 1..10)) {
             let states: Vec<Vec<u8>> = rows.iter().map(encoded).collect();
-            let state = State::read(&sum(&states)).unwrap();
+            let state = DecodedState::read(&sum(&states)).unwrap();
             prop_assert_eq!(state.rows, rows.len() as i64);
             for slot in 0..3 {
                 prop_assert_eq!(state.count(slot), rows.iter().filter(|row| row.counts[slot]).count() as i64);
@@ -462,7 +462,7 @@ mod tests {
                     prop_assert_eq!(found.1, integers.map(|integers| integers.iter().sum()));
                 }
             }
-            let forms: Vec<Form> = rows.iter().filter_map(|row| row.form).collect();
+            let forms: Vec<WrittenForm> = rows.iter().filter_map(|row| row.form).collect();
             let expected = if forms.len() < rows.len() { None } else { forms.iter().min().copied() };
             prop_assert_eq!(state.form(1), expected);
         }
@@ -471,7 +471,7 @@ mod tests {
         fn damaged_states_are_none_or_a_state_never_a_panic(a in prop::collection::vec(any::<u8>(), 0..24), b in prop::collection::vec(any::<u8>(), 0..24)) {
             let _ = add(&a, &b, &mut Vec::new());
             let _ = negated(&a, &mut Vec::new());
-            let _ = State::read(&b);
+            let _ = DecodedState::read(&b);
         }
     }
 }

@@ -25,10 +25,10 @@ use super::{VIEWS_MAX, Views, table};
 use crate::catalog::{Catalog, CollectionInfo};
 use crate::config::Config;
 use crate::engine::{self, Direction, KeyRange, Store, TreeId};
-use crate::opening::{DROP, OpenError, Rows};
+use crate::opening::{DROP, DatabaseOpenError, Rows};
 
 /// The views of a database that is being opened, and the catalog changes for them.
-pub(crate) struct Resolved {
+pub(crate) struct ResolvedViews {
     pub(crate) views: Views,
     /// Rows to be written, in one step.
     pub(crate) rows: Rows,
@@ -37,36 +37,36 @@ pub(crate) struct Resolved {
 }
 
 /// The declared views as tables for queries, in the order of [`resolve`].
-pub(crate) fn tables(config: &Config, catalog: &Catalog) -> Result<Vec<Arc<CollectionInfo>>, OpenError> {
+pub(crate) fn tables(config: &Config, catalog: &Catalog) -> Result<Vec<Arc<CollectionInfo>>, DatabaseOpenError> {
     let (definitions, _) = compile_all(config, catalog)?;
     let views = config.views.iter().zip(&definitions).enumerate();
     Ok(views.map(|(place, (view, definition))| Arc::new(table::info(&view.name, definition, place))).collect())
 }
 
 /// All definitions, and their places in an order in which each one comes after the view that it reads.
-fn compile_all(config: &Config, catalog: &Catalog) -> Result<(Vec<Definition>, Vec<usize>), OpenError> {
+fn compile_all(config: &Config, catalog: &Catalog) -> Result<(Vec<Definition>, Vec<usize>), DatabaseOpenError> {
     let views: Vec<(&str, &str)> = config.views.iter().map(|view| (&*view.name, &*view.query)).collect();
     let compiled = order::compile(&views, catalog);
     let named = views.iter().zip(compiled.definitions);
     let definitions = named.map(|((name, _), definition)| {
-        definition.map_err(|why| OpenError::Mismatch(format!("the view {name}: {why}")))
+        definition.map_err(|why| DatabaseOpenError::Mismatch(format!("the view {name}: {why}")))
     });
-    Ok((definitions.collect::<Result<Vec<Definition>, OpenError>>()?, compiled.by))
+    Ok((definitions.collect::<Result<Vec<Definition>, DatabaseOpenError>>()?, compiled.by))
 }
 
 /// Compares the declared views with the stored ones.
 pub(crate) fn resolve(
     (store, catalog_tree): (&Store, TreeId),
-    snapshot: &engine::Snapshot<'_>,
+    snapshot: &engine::StoreSnapshot<'_>,
     config: &Config,
     catalog: &Catalog,
     stored: &Rows,
-) -> Result<Resolved, OpenError> {
+) -> Result<ResolvedViews, DatabaseOpenError> {
     if config.views.len() > VIEWS_MAX {
-        return Err(OpenError::Mismatch(format!("{} views; there can be {VIEWS_MAX}", config.views.len())));
+        return Err(DatabaseOpenError::Mismatch(format!("{} views; there can be {VIEWS_MAX}", config.views.len())));
     }
     let known = read(stored);
-    let mut resolved = Resolved { views: Views::new(catalog_tree), rows: Rows::new(), obsolete: Vec::new() };
+    let mut resolved = ResolvedViews { views: Views::new(catalog_tree), rows: Rows::new(), obsolete: Vec::new() };
     let (definitions, by) = compile_all(config, catalog)?;
     let mut definitions: Vec<Option<Definition>> = definitions.into_iter().map(Some).collect();
     let mut views: Vec<Option<Arc<View>>> = config.views.iter().map(|_| None).collect();
@@ -113,11 +113,11 @@ pub(crate) fn resolve(
 
 /// Whether the collection or view that a view reads is empty, so that the view has no rows.
 fn reads_nothing(
-    snapshot: &engine::Snapshot<'_>,
+    snapshot: &engine::StoreSnapshot<'_>,
     catalog: &Catalog,
     definition: &Definition,
     lower: Option<&View>,
-) -> Result<bool, engine::Error> {
+) -> Result<bool, engine::StoreError> {
     match (definition.collection(), lower) {
         (Some(collection), _) => is_empty(snapshot, catalog.collections[collection].tree),
         (None, Some(lower)) if lower.is_ready() && lower.definition.always().is_none() => {
@@ -132,8 +132,8 @@ fn replaced(
     store: &Store,
     catalog: &Catalog,
     known: &BTreeMap<u64, Row>,
-    resolved: &mut Resolved,
-) -> Result<(), engine::Error> {
+    resolved: &mut ResolvedViews,
+) -> Result<(), engine::StoreError> {
     for _ in 0..=CHAIN_MAX {
         for (number, row) in known {
             let list = &resolved.views.list;
@@ -198,7 +198,7 @@ fn tree_names(number: u64) -> [String; 2] {
     [format!("view/{number}"), format!("view-values/{number}")]
 }
 
-fn trees(store: &Store, number: u64) -> Result<(u64, TreeId, TreeId), engine::Error> {
+fn trees(store: &Store, number: u64) -> Result<(u64, TreeId, TreeId), engine::StoreError> {
     let [groups, values] = tree_names(number);
     Ok((number, store.tree(&groups)?, store.tree(&values)?))
 }
@@ -211,10 +211,10 @@ fn drops(number: u64) -> impl Iterator<Item = (String, String)> {
 /// A number that no row uses, and whose trees are empty.
 fn fresh(
     store: &Store,
-    snapshot: &engine::Snapshot<'_>,
+    snapshot: &engine::StoreSnapshot<'_>,
     stored: &Rows,
     used: &mut Vec<u64>,
-) -> Result<u64, engine::Error> {
+) -> Result<u64, engine::StoreError> {
     let mut number = 0;
     loop {
         number += 1;
@@ -235,9 +235,9 @@ fn fresh(
     }
 }
 
-fn is_empty(snapshot: &engine::Snapshot<'_>, tree: TreeId) -> Result<bool, engine::Error> {
+fn is_empty(snapshot: &engine::StoreSnapshot<'_>, tree: TreeId) -> Result<bool, engine::StoreError> {
     let mut is_empty = true;
-    crate::engine::View::scan(snapshot, tree, KeyRange::ALL, Direction::Forward, &mut |_, _| {
+    crate::engine::ReadView::scan(snapshot, tree, KeyRange::ALL, Direction::Forward, &mut |_, _| {
         is_empty = false;
         std::ops::ControlFlow::Break(())
     })?;
@@ -245,7 +245,7 @@ fn is_empty(snapshot: &engine::Snapshot<'_>, tree: TreeId) -> Result<bool, engin
 }
 
 /// Makes built views answer queries, all at once, and removes their predecessors and the views that read these.
-pub(crate) fn switch_in(heart: &Heart, built: &[Arc<View>]) -> Result<(), engine::Error> {
+pub(crate) fn switch_in(heart: &Heart, built: &[Arc<View>]) -> Result<(), engine::StoreError> {
     let list = &heart.views.list;
     let is_built = |view: &Arc<View>| built.iter().any(|of| Arc::ptr_eq(of, view));
     let mut old: Vec<usize> = Vec::new();
@@ -288,7 +288,7 @@ pub(crate) fn switch_in(heart: &Heart, built: &[Arc<View>]) -> Result<(), engine
     Ok(())
 }
 
-fn empty(store: &Store, view: &View) -> Result<(), engine::Error> {
+fn empty(store: &Store, view: &View) -> Result<(), engine::StoreError> {
     let remove = |tree| {
         store.commit(&mut |tx| {
             tx.delete_range(tree, KeyRange::ALL);

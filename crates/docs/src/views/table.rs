@@ -12,13 +12,13 @@ use binjson::Encoder;
 
 use super::Views;
 use super::definition::{Definition, Shown};
-use super::state::{Form, State, Sum};
+use super::state::{DecodedState, Sum, WrittenForm};
 use super::view::View;
 use crate::catalog::view_trees::{document_tree, index_tree, is_index, is_table, place, wants};
 use crate::catalog::{CollectionInfo, FieldInfo, FieldKind, IndexInfo, KeyInfo, Readiness};
 use crate::encoding::{KeyType, Scalar, index, order};
 use crate::engine::{self, Direction, Entries, KeyRange, STAMP_BYTES, TreeId};
-use crate::sql::{Field, IntegerOverflow, Value, write_field};
+use crate::sql::{FieldValue, IntegerOverflow, Value, write_field};
 
 /// A view as a catalog entry for queries.
 pub(crate) fn info(name: &str, definition: &Definition, place: usize) -> CollectionInfo {
@@ -62,18 +62,18 @@ pub(crate) fn info(name: &str, definition: &Definition, place: usize) -> Collect
 pub(crate) struct WithViews<'v, V> {
     pub(crate) inner: V,
     pub(crate) views: &'v Views,
-    /// See [`engine::View::ready_by`].
+    /// See [`engine::ReadView::ready_by`].
     pub(crate) ready_by: u64,
 }
 
 #[allow(clippy::type_complexity, reason = "as for the trait")]
-impl<V: engine::View> engine::View for WithViews<'_, V> {
+impl<V: engine::ReadView> engine::ReadView for WithViews<'_, V> {
     #[inline]
     fn ready_by(&self) -> u64 {
         self.ready_by
     }
     #[inline]
-    fn get(&self, tree: TreeId, key: &[u8]) -> Result<Option<Cow<'_, [u8]>>, engine::Error> {
+    fn get(&self, tree: TreeId, key: &[u8]) -> Result<Option<Cow<'_, [u8]>>, engine::StoreError> {
         if is_table(tree) { Ok(None) } else { self.inner.get(tree, key) }
     }
 
@@ -84,7 +84,7 @@ impl<V: engine::View> engine::View for WithViews<'_, V> {
         range: KeyRange<'_>,
         direction: Direction,
         visit: &mut dyn FnMut(&[u8], &[u8]) -> ControlFlow<()>,
-    ) -> Result<(), engine::Error> {
+    ) -> Result<(), engine::StoreError> {
         if is_table(tree) {
             return self.scan_table(tree, range, direction, visit);
         }
@@ -97,7 +97,7 @@ impl<V: engine::View> engine::View for WithViews<'_, V> {
         range: KeyRange<'_>,
         direction: Direction,
         visit: &mut dyn FnMut(&[u8], &[u8]),
-    ) -> Result<(), engine::Error> {
+    ) -> Result<(), engine::StoreError> {
         if !is_table(tree) {
             return self.inner.visit_first(tree, range, direction, visit);
         }
@@ -114,7 +114,7 @@ impl<V: engine::View> engine::View for WithViews<'_, V> {
         range: KeyRange<'_>,
         direction: Direction,
         visit: &mut dyn FnMut(&Entries<'s>) -> ControlFlow<()>,
-    ) -> Result<bool, engine::Error> {
+    ) -> Result<bool, engine::StoreError> {
         if is_table(tree) { Ok(false) } else { self.inner.scan_leaves(tree, range, direction, visit) }
     }
 
@@ -124,20 +124,20 @@ impl<V: engine::View> engine::View for WithViews<'_, V> {
         tree: TreeId,
         keys: &[[u8; 4]],
         values: &mut [Option<&'s [u8]>],
-    ) -> Result<bool, engine::Error> {
+    ) -> Result<bool, engine::StoreError> {
         if is_table(tree) { Ok(false) } else { self.inner.get_all(tree, keys, values) }
     }
 
-    fn across(&self) -> Option<Box<dyn engine::View + Sync + '_>> {
+    fn across(&self) -> Option<Box<dyn engine::ReadView + Sync + '_>> {
         let inner = self.inner.across()?;
         Some(Box::new(WithViews { inner, views: self.views, ready_by: self.ready_by }))
     }
 
-    fn cuts(&self, tree: TreeId, range: KeyRange<'_>, count: usize) -> Result<Vec<Vec<u8>>, engine::Error> {
+    fn cuts(&self, tree: TreeId, range: KeyRange<'_>, count: usize) -> Result<Vec<Vec<u8>>, engine::StoreError> {
         if is_table(tree) { Ok(Vec::new()) } else { self.inner.cuts(tree, range, count) }
     }
 
-    fn entries_about(&self, tree: TreeId, range: KeyRange<'_>) -> Result<Option<u64>, engine::Error> {
+    fn entries_about(&self, tree: TreeId, range: KeyRange<'_>) -> Result<Option<u64>, engine::StoreError> {
         if is_table(tree) { Ok(None) } else { self.inner.entries_about(tree, range) }
     }
 
@@ -157,14 +157,14 @@ impl<V: engine::View> engine::View for WithViews<'_, V> {
 }
 
 #[allow(clippy::type_complexity, reason = "as for the trait")]
-impl<V: engine::View> WithViews<'_, V> {
+impl<V: engine::ReadView> WithViews<'_, V> {
     fn scan_table(
         &self,
         tree: TreeId,
         range: KeyRange<'_>,
         direction: Direction,
         visit: &mut dyn FnMut(&[u8], &[u8]) -> ControlFlow<()>,
-    ) -> Result<(), engine::Error> {
+    ) -> Result<(), engine::StoreError> {
         let view = self.views.serving(place(tree), &self.inner)?;
         let as_entry = is_index(tree);
         let wanted: Vec<bool> = (0..view.definition.columns.len()).map(|column| wants(tree, column)).collect();
@@ -179,16 +179,16 @@ impl<V: engine::View> WithViews<'_, V> {
 }
 
 /// Visits a view's row; the first argument is the key of its group.
-type VisitRow<'v> = dyn FnMut(&[u8], &mut Rendered) -> Result<ControlFlow<()>, engine::Error> + 'v;
+type VisitRow<'v> = dyn FnMut(&[u8], &mut Rendered) -> Result<ControlFlow<()>, engine::StoreError> + 'v;
 
 /// Visits a view's rows in the order of their groups. Unwanted columns are NULL.
 fn each_row(
     view: &View,
-    engine: &impl engine::View,
+    engine: &impl engine::ReadView,
     wanted: &[bool],
     (range, direction): (KeyRange<'_>, Direction),
     visit: &mut VisitRow<'_>,
-) -> Result<(), engine::Error> {
+) -> Result<(), engine::StoreError> {
     let mut row = Rendered::default();
     let mut show = |key: &[u8], state: &[u8]| {
         row.render(view, engine, &|column| wanted[column], key, state)?;
@@ -247,11 +247,11 @@ pub(crate) type VisitStored<'v> = dyn FnMut(&[u8], &[u8]) -> ControlFlow<()> + '
 /// views.
 pub(crate) fn each_document(
     view: &View,
-    engine: &impl engine::View,
+    engine: &impl engine::ReadView,
     wanted: &[bool],
     behind: Option<&[u8]>,
     visit: &mut VisitStored<'_>,
-) -> Result<(), engine::Error> {
+) -> Result<(), engine::StoreError> {
     let range = KeyRange { from: behind.map_or(Bound::Unbounded, Bound::Excluded), to: Bound::Unbounded };
     each_row(view, engine, wanted, (range, Direction::Forward), &mut |key, row| {
         row.document(view)?;
@@ -262,12 +262,12 @@ pub(crate) fn each_document(
 /// One of these rows, by the key of its group.
 pub(crate) fn document(
     view: &View,
-    engine: &impl engine::View,
+    engine: &impl engine::ReadView,
     wanted: &[bool],
     key: &[u8],
     row: &mut Rendered,
     out: &mut Vec<u8>,
-) -> Result<(), engine::Error> {
+) -> Result<(), engine::StoreError> {
     let state = engine.get(view.groups, key)?;
     if state.is_none() && view.definition.always().is_none_or(|always| always != key) {
         return Ok(());
@@ -301,15 +301,15 @@ impl Rendered {
     pub(super) fn render(
         &mut self,
         view: &View,
-        engine: &impl engine::View,
+        engine: &impl engine::ReadView,
         wanted: &dyn Fn(usize) -> bool,
         key: &[u8],
         state: &[u8],
-    ) -> Result<(), engine::Error> {
+    ) -> Result<(), engine::StoreError> {
         self.json.clear();
         self.ends.clear();
         self.key.clear();
-        let state = State::read(state).ok_or_else(|| damaged(view))?;
+        let state = DecodedState::read(state).ok_or_else(|| damaged(view))?;
         self.render_group(view, &state, key).ok_or_else(|| damaged(view))?;
         let group_end = self.json.len();
         for (number, (_, shown)) in view.definition.columns.iter().enumerate() {
@@ -330,7 +330,7 @@ impl Rendered {
     }
 
     /// Writes the group's values to the front of `json`, and the key that includes their forms.
-    fn render_group(&mut self, view: &View, state: &State, key: &[u8]) -> Option<()> {
+    fn render_group(&mut self, view: &View, state: &DecodedState, key: &[u8]) -> Option<()> {
         self.group.clear();
         let mut rest = key;
         for place in 0..view.definition.grouping.group_len() {
@@ -340,10 +340,10 @@ impl Rendered {
             let from = self.json.len();
             let (shown, form) = (shown(scalar, state.form(place)), state.form(place));
             match (form, shown) {
-                (Some(Form::Boolean), Value::Integer(truth)) => {
+                (Some(WrittenForm::Boolean), Value::Integer(truth)) => {
                     self.json.extend_from_slice(if truth == 0 { b"false" } else { b"true" });
                 }
-                (Some(Form::Json), Value::Text(json)) => self.json.extend_from_slice(json),
+                (Some(WrittenForm::Json), Value::Text(json)) => self.json.extend_from_slice(json),
                 (_, value) => write_value(value, &mut self.json),
             }
             if state.has_forms() {
@@ -362,11 +362,11 @@ impl Rendered {
     fn extreme(
         &mut self,
         view: &View,
-        engine: &impl engine::View,
+        engine: &impl engine::ReadView,
         group: &[u8],
         facet: usize,
         direction: Direction,
-    ) -> Result<(), engine::Error> {
+    ) -> Result<(), engine::StoreError> {
         let bound = |after: u8| [group, &[after]].concat();
         let (from, to) = (bound(facet as u8), bound(facet as u8 + 1));
         let range = KeyRange { from: Bound::Included(&from), to: Bound::Excluded(&to) };
@@ -401,7 +401,7 @@ impl Rendered {
     }
 
     /// Encodes a stored document.
-    fn document(&mut self, view: &View) -> Result<(), engine::Error> {
+    fn document(&mut self, view: &View) -> Result<(), engine::StoreError> {
         let mut text = Vec::new();
         self.object(&view.definition, &mut text);
         self.value.clear();
@@ -426,10 +426,10 @@ impl Rendered {
 }
 
 /// The value in a group's key, in the form that its rows had.
-fn shown(scalar: Scalar<'_>, form: Option<Form>) -> Value<'_> {
+fn shown(scalar: Scalar<'_>, form: Option<WrittenForm>) -> Value<'_> {
     match (scalar, form) {
-        (Scalar::Integer(_), Some(Form::NegativeZero)) => Value::Real(-0.0),
-        (Scalar::Integer(integer), Some(Form::Real)) => Value::Real(integer as f64),
+        (Scalar::Integer(_), Some(WrittenForm::NegativeZero)) => Value::Real(-0.0),
+        (Scalar::Integer(integer), Some(WrittenForm::Real)) => Value::Real(integer as f64),
         (Scalar::Integer(integer), _) => Value::Integer(integer),
         (Scalar::Real(real), _) => Value::Real(real),
         (Scalar::Text(text), _) => Value::text(text),
@@ -438,7 +438,7 @@ fn shown(scalar: Scalar<'_>, form: Option<Form>) -> Value<'_> {
 }
 
 /// `None`: a sum of integers outside 64 bits, which is an error in any query.
-fn aggregate(shown: Shown, state: &State) -> Option<Value<'static>> {
+fn aggregate(shown: Shown, state: &DecodedState) -> Option<Value<'static>> {
     let nan_is_null = |real: f64| if real.is_nan() { Value::Null } else { Value::Real(real) };
     let some = |slot: usize| state.sum(slot).filter(|sum| sum.count() != 0);
     Some(match shown {
@@ -460,18 +460,18 @@ fn aggregate(shown: Shown, state: &State) -> Option<Value<'static>> {
 fn write_value(value: Value<'_>, out: &mut Vec<u8>) {
     match value {
         Value::Real(real) if real.is_infinite() => out.extend_from_slice(if real > 0.0 { b"9e999" } else { b"-9e999" }),
-        value => write_field(Field::Value(value), out),
+        value => write_field(FieldValue::Value(value), out),
     }
 }
 
 #[cold]
-fn damaged(view: &View) -> engine::Error {
+fn damaged(view: &View) -> engine::StoreError {
     let source = std::io::Error::other("a row is damaged");
-    engine::Error::Io { context: format!("view {}", view.name), source }
+    engine::StoreError::Io { context: format!("view {}", view.name), source }
 }
 
 #[cold]
-fn overflow(view: &View) -> engine::Error {
+fn overflow(view: &View) -> engine::StoreError {
     let source = std::io::Error::other(IntegerOverflow);
-    engine::Error::Io { context: format!("view {}", view.name), source }
+    engine::StoreError::Io { context: format!("view {}", view.name), source }
 }

@@ -7,13 +7,13 @@
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use binjson::Document;
+use binjson::StoredDocument;
 
 use super::chain::{progress_key, progress_value};
 use super::heart::Heart;
 use super::table;
 use super::view::View;
-use super::write::{self, Buffers};
+use super::write::{self, ViewBuffers};
 use crate::engine::{self, STAMP_BYTES, Within};
 
 /// Rows read in one transaction; fewer if their contributions exceed its limits.
@@ -32,7 +32,7 @@ pub(super) fn build(heart: &Heart, upper: &View, lower: &View, stop: &AtomicBool
     let build = Build { heart, upper, lower, wanted: upper.definition.wanted_of(&lower.definition) };
     upper.begin(1);
     upper.begin_to_follow();
-    let (mut behind, mut buffers) = (None, Buffers::default());
+    let (mut behind, mut buffers) = (None, ViewBuffers::default());
     while !stop.load(Ordering::Acquire) {
         match build.step(behind.as_deref(), &mut buffers) {
             Ok(Step { rows, last }) => {
@@ -64,7 +64,7 @@ struct Step {
 }
 
 impl Build<'_> {
-    fn step(&self, behind: Option<&[u8]>, buffers: &mut Buffers) -> Result<Step, String> {
+    fn step(&self, behind: Option<&[u8]>, buffers: &mut ViewBuffers) -> Result<Step, String> {
         let mut rows_most = ROWS_PER_TRANSACTION;
         loop {
             let mut done = Ok(Step { rows: 0, last: None });
@@ -73,8 +73,8 @@ impl Build<'_> {
                 if done.is_ok() { Ok(()) } else { Err(engine::Abort) }
             });
             return match (committed, done) {
-                (Err(engine::Error::Aborted), Err(why)) => Err(why),
-                (Err(engine::Error::Limit { .. }), _) if rows_most > 1 => {
+                (Err(engine::StoreError::Aborted), Err(why)) => Err(why),
+                (Err(engine::StoreError::Limit { .. }), _) if rows_most > 1 => {
                     rows_most /= 2;
                     continue;
                 }
@@ -88,7 +88,7 @@ impl Build<'_> {
         &self,
         tx: &mut engine::Tx<'_>,
         (behind, rows_most): (Option<&[u8]>, usize),
-        buffers: &mut Buffers,
+        buffers: &mut ViewBuffers,
     ) -> Result<Step, String> {
         let mut rows: Vec<(Vec<u8>, Vec<u8>)> = Vec::new();
         let read = table::each_document(self.lower, &Within::new(tx), &self.wanted, behind, &mut |key, row| {
@@ -97,7 +97,7 @@ impl Build<'_> {
         });
         read.map_err(|error| error.to_string())?;
         for (_, row) in &rows {
-            let document = row.get(STAMP_BYTES..).and_then(|bytes| Document::from_bytes(bytes).ok());
+            let document = row.get(STAMP_BYTES..).and_then(|bytes| StoredDocument::from_bytes(bytes).ok());
             let document = document.ok_or_else(|| format!("a row of the view {} is damaged", self.lower.name))?;
             let mut fold = |tree, key: &[u8], operand: &[u8]| tx.fold(tree, key, operand);
             write::one(self.upper, None, Some(document), &mut fold, buffers).map_err(|why| why.to_string())?;

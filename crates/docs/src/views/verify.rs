@@ -4,7 +4,7 @@
 use std::cell::Cell;
 use std::ops::ControlFlow;
 
-use binjson::Document;
+use binjson::StoredDocument;
 
 use super::definition::Contribution;
 use super::gather::ImportGather;
@@ -60,24 +60,24 @@ impl ViewReport {
 }
 
 /// The collection or view that a view reads.
-pub(crate) enum Source<'s> {
+pub(crate) enum ViewSource<'s> {
     Collection(&'s Collection),
     View(&'s View),
 }
 
-impl Source<'_> {
+impl ViewSource<'_> {
     /// Visits its documents; a view's rows as documents.
     fn each(
         &self,
-        engine: &impl engine::View,
+        engine: &impl engine::ReadView,
         reader: &View,
         visit: &mut table::VisitStored<'_>,
-    ) -> Result<(), engine::Error> {
+    ) -> Result<(), engine::StoreError> {
         match self {
-            Source::Collection(collection) => {
+            ViewSource::Collection(collection) => {
                 engine.scan(collection.info.tree, KeyRange::ALL, Direction::Forward, visit)
             }
-            Source::View(lower) => {
+            ViewSource::View(lower) => {
                 let wanted = reader.definition.wanted_of(&lower.definition);
                 table::each_document(lower, engine, &wanted, None, visit)
             }
@@ -94,21 +94,21 @@ struct Waited<'w> {
 
 impl Waited<'_> {
     /// Called for each document and row. The error stops the work and is replaced by [`ReadError::Stopped`]: see [`verify`].
-    fn check(&self) -> Result<(), engine::Error> {
+    fn check(&self) -> Result<(), engine::StoreError> {
         let seen = self.seen.get().wrapping_add(1);
         self.seen.set(seen);
         if seen.is_multiple_of(ASK_EVERY) && !(self.goes_on)() {
             self.is_over.set(true);
         }
-        if self.is_over.get() { Err(engine::Error::Closed) } else { Ok(()) }
+        if self.is_over.get() { Err(engine::StoreError::Closed) } else { Ok(()) }
     }
 }
 
 /// Computes a view again, in about `bytes` of memory, while `goes_on` returns true.
 pub(crate) fn verify(
-    engine: &impl engine::View,
+    engine: &impl engine::ReadView,
     store: &Store,
-    (source, view): (Source<'_>, &View),
+    (source, view): (ViewSource<'_>, &View),
     bytes: usize,
     goes_on: &dyn Fn() -> bool,
 ) -> Result<ViewReport, ReadError> {
@@ -118,9 +118,9 @@ pub(crate) fn verify(
 }
 
 fn computed_and_compared(
-    engine: &impl engine::View,
+    engine: &impl engine::ReadView,
     store: &Store,
-    (source, view): (Source<'_>, &View),
+    (source, view): (ViewSource<'_>, &View),
     bytes: usize,
     waited: &Waited<'_>,
 ) -> Result<ViewReport, ReadError> {
@@ -133,7 +133,7 @@ fn computed_and_compared(
             return ControlFlow::Break(());
         }
         report.documents += 1;
-        let document = stored.get(STAMP_BYTES..).and_then(|bytes| Document::from_bytes(bytes).ok());
+        let document = stored.get(STAMP_BYTES..).and_then(|bytes| StoredDocument::from_bytes(bytes).ok());
         let Some(document) = document else {
             report.fault(format!("the document {key:02x?} is damaged"));
             return ControlFlow::Continue(());
@@ -163,12 +163,12 @@ fn computed_and_compared(
 
 /// Compares a tree with the expected rows.
 fn compare(
-    engine: &impl engine::View,
+    engine: &impl engine::ReadView,
     tree: TreeId,
     what: &str,
     wanted: engine::SortedRunWriter,
     (report, waited): (&mut ViewReport, &Waited<'_>),
-) -> Result<(), engine::Error> {
+) -> Result<(), engine::StoreError> {
     let run = wanted.finish()?;
     let mut entries = run.read()?;
     let mut next: Option<engine::Entry> = take(&mut entries)?;
@@ -216,7 +216,7 @@ fn compare(
     Ok(())
 }
 
-fn take(entries: &mut engine::SortedEntries) -> Result<Option<engine::Entry>, engine::Error> {
+fn take(entries: &mut engine::SortedEntries) -> Result<Option<engine::Entry>, engine::StoreError> {
     let next = entries.next()?;
     Ok(next.map(|(key, value)| (key.to_vec(), value.to_vec())))
 }

@@ -3,21 +3,21 @@
 //!
 //! If both contribute the same, nothing is folded: a write that changes no field of a view costs one comparison.
 
-use binjson::Document;
+use binjson::StoredDocument;
 
 use super::definition::Contribution;
 use super::operand::{DistinctOf, group_operand, value_operand};
 use super::state;
 use super::view::{View, ViewState};
 use crate::encoding::{Key, Row};
-use crate::engine::{Change, TreeId};
+use crate::engine::{TreeId, WriteTransaction};
 use crate::error::WriteError;
 use crate::sql::grouping::Memory;
 use crate::writes::Collection;
 
 /// Working memory of a thread.
 #[derive(Default)]
-pub(crate) struct Buffers {
+pub(crate) struct ViewBuffers {
     memory: Memory,
     old: Contribution,
     new: Contribution,
@@ -34,15 +34,15 @@ pub(crate) struct Emit {
 }
 
 /// A document and its row.
-pub(crate) type Side<'s, 'r, 'd> = Option<(Document<'d>, &'s Row<'r, 'd>)>;
+pub(crate) type Side<'s, 'r, 'd> = Option<(StoredDocument<'d>, &'s Row<'r, 'd>)>;
 
 /// Folds the changes of one write into the views; `key` is the key of the document.
-pub(crate) fn apply<C: Change>(
+pub(crate) fn apply<C: WriteTransaction>(
     (collection, key): (&Collection, &Key<'_>),
     old: Side<'_, '_, '_>,
     new: Side<'_, '_, '_>,
     change: &mut C,
-    buffers: &mut Buffers,
+    buffers: &mut ViewBuffers,
 ) -> Result<(), WriteError> {
     for watch in &collection.views {
         let is_same = match (old, new) {
@@ -65,7 +65,7 @@ pub(crate) fn apply<C: Change>(
 
 /// Why a stored document cannot be represented in a view that is being built. For a built view each document was checked when
 /// it was written.
-fn misfit(view: &View, old: Document<'_>, buffers: &mut Buffers) -> Option<WriteError> {
+fn misfit(view: &View, old: StoredDocument<'_>, buffers: &mut ViewBuffers) -> Option<WriteError> {
     if view.state() != ViewState::Building {
         return None;
     }
@@ -86,12 +86,12 @@ pub(crate) type TakeFold<'f> = dyn FnMut(TreeId, &[u8], &[u8]) + 'f;
 /// Folds the change from one document's contribution to another's.
 pub(crate) fn one(
     view: &View,
-    old: Option<Document<'_>>,
-    new: Option<Document<'_>>,
+    old: Option<StoredDocument<'_>>,
+    new: Option<StoredDocument<'_>>,
     fold: &mut TakeFold<'_>,
-    buffers: &mut Buffers,
+    buffers: &mut ViewBuffers,
 ) -> Result<(), WriteError> {
-    let Buffers { memory, old: was, new: is, negated, delta, emit } = buffers;
+    let ViewBuffers { memory, old: was, new: is, negated, delta, emit } = buffers;
     for (document, contribution) in [(old, &mut *was), (new, &mut *is)] {
         match document {
             Some(document) => view.definition.contribution(&view.name, document, memory, contribution)?,

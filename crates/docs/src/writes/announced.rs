@@ -7,17 +7,17 @@
 //! and begins again.
 //!
 //! The catalog for queries ([`crate::catalog`]) promises only what both schemas promise, and contains neither an announced
-//! reference nor an announced expiry. These appear when the database is opened again ([`crate::Database::reopen`]).
+//! reference nor an announced expiry. These appear when the database is opened again ([`crate::DocumentDatabase::reopen`]).
 
-use binjson::Document;
+use binjson::StoredDocument;
 use schema::{PromisedKind, Schema};
 
 use super::collection::Collection;
 use super::reference::{ReferencePlace, Referrer};
-use super::rule::{Announced, Held, Rule};
+use super::rule::{Announced, Rule, RuleScope};
 use crate::catalog::{Catalog, FieldInfo, Readiness, ReadinessState};
 use crate::encoding::{NAMES_MAX, Row};
-use crate::engine::{self, Change};
+use crate::engine::{self, WriteTransaction};
 use crate::error::WriteError;
 use crate::expire;
 
@@ -100,13 +100,13 @@ pub(crate) fn weakened(new: &Schema, before: Option<&Schema>) -> Vec<FieldInfo> 
 
 impl Announced {
     /// Whether a stored document satisfies the rule.
-    pub(crate) fn check<C: Change>(
+    pub(crate) fn check<C: WriteTransaction>(
         &self,
         collection: &Collection,
-        document: Document<'_>,
+        document: StoredDocument<'_>,
         row: &Row<'_, '_>,
         change: &mut C,
-    ) -> Result<Result<(), WriteError>, engine::Error> {
+    ) -> Result<Result<(), WriteError>, engine::StoreError> {
         Ok(match &self.rule {
             Rule::Reference(reference) => match reference.named(row) {
                 None => Ok(()),
@@ -128,7 +128,7 @@ impl Announced {
 fn check_schema(
     schema: &Schema,
     collection: &Collection,
-    document: Document<'_>,
+    document: StoredDocument<'_>,
     row: &Row<'_, '_>,
 ) -> Result<(), WriteError> {
     let checked = schema.check(document, row, &collection.names);
@@ -145,8 +145,8 @@ impl Collection {
     #[inline(never)]
     pub(crate) fn check_announced(
         &self,
-        held: Held,
-        document: Document<'_>,
+        held: RuleScope,
+        document: StoredDocument<'_>,
         row: &Row<'_, '_>,
     ) -> Result<(), WriteError> {
         let mut is_replaced = false;
@@ -167,7 +167,7 @@ impl Collection {
     }
 
     /// The references that a document must satisfy.
-    pub(crate) fn references_held(&self, held: Held) -> impl Iterator<Item = &ReferencePlace> {
+    pub(crate) fn references_held(&self, held: RuleScope) -> impl Iterator<Item = &ReferencePlace> {
         let announced = move || {
             let those = self.announced.iter().filter(move |announced| held.is(&announced.readiness));
             those.filter_map(|announced| match &announced.rule {

@@ -7,18 +7,18 @@
 
 use std::sync::Arc;
 
-use binjson::{Document, Value};
+use binjson::{JsonValue, StoredDocument};
 use schema::Schema;
 
 use super::made_keys::Keys;
 use super::reference::{ReferencePlace, Referrer};
-use super::rule::{Announced, Held};
+use super::rule::{Announced, RuleScope};
 use crate::catalog::{Catalog, CollectionInfo, Readiness};
 use crate::encoding::row::plain;
-use crate::encoding::{KEY_BYTES_MAX, Key, KeyType, NAMES_MAX, Names, Plain, Row, Shape, index, order};
+use crate::encoding::{FieldNumbers, KEY_BYTES_MAX, Key, KeyType, NAMES_MAX, Names, Plain, Row, index, order};
 use crate::engine::TreeId;
 use crate::error::WriteError;
-use crate::expire::{self, AtWrite, Clock, Due, has_come, is_there};
+use crate::expire::{self, AtWrite, Due, WallClock, has_come, is_there};
 use crate::views::{View, Watch};
 
 /// An open collection.
@@ -136,8 +136,8 @@ impl Collection {
     #[inline]
     pub(crate) fn with_row<'d, R>(
         &self,
-        document: Document<'d>,
-        shape: &mut Shape,
+        document: StoredDocument<'d>,
+        shape: &mut FieldNumbers,
         each: impl FnOnce(&Row<'_, 'd>) -> R,
     ) -> R {
         self.names.with_row(document, shape, each)
@@ -145,16 +145,16 @@ impl Collection {
 
     /// Checks a document by itself: it must be an object, fit the schema and have a key. Returns the key.
     #[inline]
-    pub(crate) fn check<'d>(&self, document: Document<'d>, row: &Row<'_, 'd>) -> Result<Plain<'d>, WriteError> {
-        self.check_held(Held::All, document, row)
+    pub(crate) fn check<'d>(&self, document: StoredDocument<'d>, row: &Row<'_, 'd>) -> Result<Plain<'d>, WriteError> {
+        self.check_held(RuleScope::All, document, row)
     }
 
     /// The same against the given rules.
     #[inline]
     pub(crate) fn check_held<'d>(
         &self,
-        held: Held,
-        document: Document<'d>,
+        held: RuleScope,
+        document: StoredDocument<'d>,
         row: &Row<'_, 'd>,
     ) -> Result<Plain<'d>, WriteError> {
         if !document.is_object() {
@@ -174,7 +174,7 @@ impl Collection {
     #[inline]
     pub(crate) fn check_beside_schema<'d>(
         &self,
-        document: Document<'d>,
+        document: StoredDocument<'d>,
         row: &Row<'_, 'd>,
     ) -> Result<Plain<'d>, WriteError> {
         if !document.is_object() {
@@ -188,7 +188,7 @@ impl Collection {
 
     /// The expiry limit as of now, where documents expire.
     #[inline]
-    pub(crate) fn due(&self, clock: &Clock) -> Option<Due> {
+    pub(crate) fn due(&self, clock: &WallClock) -> Option<Due> {
         self.info.expire.as_ref().map(|expire| Due::of(expire, clock.now_ms()))
     }
 
@@ -200,7 +200,7 @@ impl Collection {
 
     /// The time-dependent inputs of a write that is prepared now.
     #[inline]
-    pub(crate) fn at_write(&self, clock: &Clock) -> AtWrite {
+    pub(crate) fn at_write(&self, clock: &WallClock) -> AtWrite {
         if self.is_timed() { self.at_moment(clock.now_ms()) } else { AtWrite::default() }
     }
 
@@ -217,7 +217,7 @@ impl Collection {
     }
 
     /// Whether a stored document has expired.
-    pub(crate) fn has_come(&self, due: &Due, document: Document<'_>) -> bool {
+    pub(crate) fn has_come(&self, due: &Due, document: StoredDocument<'_>) -> bool {
         let Some(expire) = &self.info.expire else { return false };
         has_come(expire, due, document)
     }
@@ -281,7 +281,7 @@ impl Collection {
 
 /// A document's value that is a key of this type.
 #[inline]
-pub(crate) fn key_value(kind: KeyType, value: Value<'_>) -> Option<Plain<'_>> {
+pub(crate) fn key_value(kind: KeyType, value: JsonValue<'_>) -> Option<Plain<'_>> {
     let found = plain(Some(value));
     kind.of_scalar(found.scalar())?;
     // `-0` is an integer in JSON, but a key has only one spelling. Booleans are 0 or 1 in queries, but no keys.

@@ -3,11 +3,11 @@
 use super::collection::Collection;
 use super::scratch::Entries;
 use crate::encoding::{Key, Row};
-use crate::engine::Change;
+use crate::engine::WriteTransaction;
 use crate::error::WriteError;
 
 /// Replaces the old row's entries by the new row's in all trees; equal entries are not touched.
-pub(super) fn replace<C: Change>(
+pub(super) fn replace<C: WriteTransaction>(
     (collection, key): (&Collection, &Key<'_>),
     old: Option<&Row<'_, '_>>,
     new: Option<&Row<'_, '_>>,
@@ -24,7 +24,7 @@ pub(super) fn replace<C: Change>(
     Ok(())
 }
 
-fn replace_unique<C: Change>(
+fn replace_unique<C: WriteTransaction>(
     (collection, key): (&Collection, &Key<'_>),
     number: usize,
     (old, new): (Option<&Row<'_, '_>>, Option<&Row<'_, '_>>),
@@ -60,7 +60,7 @@ fn replace_unique<C: Change>(
     Ok(())
 }
 
-fn replace_index<C: Change>(
+fn replace_index<C: WriteTransaction>(
     (collection, key): (&Collection, &Key<'_>),
     number: usize,
     (old, new): (Option<&Row<'_, '_>>, Option<&Row<'_, '_>>),

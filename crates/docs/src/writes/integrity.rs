@@ -4,20 +4,20 @@ use std::ops::{Bound, ControlFlow};
 
 use super::collection::Collection;
 use super::reference::Referrer;
-use super::rule::Held;
+use super::rule::RuleScope;
 use crate::encoding::{Key, Row, order};
-use crate::engine::{Change, Direction, KeyRange};
+use crate::engine::{Direction, KeyRange, WriteTransaction};
 use crate::error::WriteError;
 
 /// Checks that each reference of the new row names a document. References that the old row has too were checked before.
-pub(super) fn check_references<C: Change>(
+pub(super) fn check_references<C: WriteTransaction>(
     (collection, key): (&Collection, &Key<'_>),
     new: &Row<'_, '_>,
     old: Option<&Row<'_, '_>>,
     now_ms: i64,
     change: &mut C,
 ) -> Result<(), WriteError> {
-    for reference in collection.references_held(Held::All) {
+    for reference in collection.references_held(RuleScope::All) {
         let Some(found) = reference.named(new) else { continue };
         if old.is_some_and(|old| old.raw(reference.field) == new.raw(reference.field)) {
             continue;
@@ -40,7 +40,7 @@ pub(super) fn check_references<C: Change>(
 }
 
 /// Checks that no other document refers to this one, with one lookup in the index of each referring field.
-pub(super) fn check_referrers<C: Change>(
+pub(super) fn check_referrers<C: WriteTransaction>(
     (collection, key): (&Collection, &Key<'_>),
     change: &mut C,
 ) -> Result<(), WriteError> {

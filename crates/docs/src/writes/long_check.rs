@@ -19,7 +19,7 @@ use super::collection::Collection;
 use super::share;
 use crate::encoding::{Plain, Row};
 use crate::error::WriteError;
-use binjson::Document;
+use binjson::StoredDocument;
 use schema::Question;
 
 /// A document whose text is at least this long is checked against a general schema only on a thread for which no others wait.
@@ -116,7 +116,7 @@ impl Collection {
     #[inline]
     pub(crate) fn check_write<'d>(
         &self,
-        document: Document<'d>,
+        document: StoredDocument<'d>,
         row: &Row<'_, 'd>,
         long_check: &mut LongCheck,
     ) -> Result<Plain<'d>, WriteError> {
@@ -126,7 +126,7 @@ impl Collection {
     #[inline(never)]
     fn check_fully<'d>(
         &self,
-        document: Document<'d>,
+        document: StoredDocument<'d>,
         row: &Row<'_, 'd>,
         long_check: &mut LongCheck,
     ) -> Result<Plain<'d>, WriteError> {
@@ -151,7 +151,7 @@ impl Collection {
     #[cold]
     fn check_long<'d>(
         &self,
-        document: Document<'d>,
+        document: StoredDocument<'d>,
         row: &Row<'_, 'd>,
         long_check: &mut LongCheck,
     ) -> Result<Plain<'d>, WriteError> {

@@ -14,9 +14,9 @@ use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
-use crate::catalog::{CollectionInfo, Generate};
+use crate::catalog::{CollectionInfo, KeyGeneration};
 use crate::encoding::{Key, Scalar};
-use crate::engine::{Change, Direction, KeyRange, Store, TreeId, View};
+use crate::engine::{Direction, KeyRange, ReadView, Store, TreeId, WriteTransaction};
 use crate::error::{ReadError, WriteError};
 
 /// The tree of the counters' rows.
@@ -31,13 +31,13 @@ const TRIES_MAX: usize = 3;
 /// A collection's key generator.
 #[derive(Debug)]
 pub(crate) enum Keys {
-    Counter(Arc<Counter>),
+    Counter(Arc<KeyCounter>),
     Uuid,
 }
 
 /// Numbers, each given once.
 #[derive(Debug)]
-pub(crate) struct Counter {
+pub(crate) struct KeyCounter {
     next: AtomicI64,
     /// The largest number chosen by a client since `make` last checked, possibly of a rejected document; 0: none.
     brought: AtomicI64,
@@ -55,17 +55,17 @@ impl Keys {
     /// The generator of a collection. The counter of the previous configuration, if any, is taken over.
     pub(crate) fn open(
         store: &Store,
-        view: &impl View,
+        view: &impl ReadView,
         info: &CollectionInfo,
         until_now: Option<&Keys>,
     ) -> Result<Option<Keys>, ReadError> {
         Ok(match (info.key.generate, until_now) {
             (None, _) => None,
-            (Some(Generate::Uuid), _) => Some(Keys::Uuid),
-            (Some(Generate::Counter), Some(Keys::Counter(counter))) if counter.documents == info.tree => {
+            (Some(KeyGeneration::Uuid), _) => Some(Keys::Uuid),
+            (Some(KeyGeneration::Counter), Some(Keys::Counter(counter))) if counter.documents == info.tree => {
                 Some(Keys::Counter(Arc::clone(counter)))
             }
-            (Some(Generate::Counter), _) => {
+            (Some(KeyGeneration::Counter), _) => {
                 let sequences = store.tree(TREE)?;
                 let reserved = view.get(sequences, info.name.as_bytes())?.map_or(0, |row| number(&row));
                 let mut last = None;
@@ -76,14 +76,14 @@ impl Keys {
                 let next = behind(last).max(reserved);
                 let (settled, next) = (AtomicI64::new(next), AtomicI64::new(next));
                 let brought = AtomicI64::new(0);
-                Some(Keys::Counter(Arc::new(Counter { next, brought, settled, documents: info.tree, sequences })))
+                Some(Keys::Counter(Arc::new(KeyCounter { next, brought, settled, documents: info.tree, sequences })))
             }
         })
     }
 
     /// A key that no document has, as JSON. `given` is the number from an earlier preparation of the same write; it is set
     /// here.
-    pub(crate) fn make<C: Change>(
+    pub(crate) fn make<C: WriteTransaction>(
         &self,
         info: &CollectionInfo,
         given: &mut Option<i64>,
@@ -104,7 +104,7 @@ impl Keys {
     }
 
     /// Gives the proposed key. `false`: a document has this number. Documents are not searched for a UUID.
-    pub(crate) fn claim<C: Change>(
+    pub(crate) fn claim<C: WriteTransaction>(
         &self,
         info: &CollectionInfo,
         given: Option<i64>,
@@ -140,8 +140,8 @@ impl Keys {
     }
 }
 
-impl Counter {
-    fn make<C: Change>(
+impl KeyCounter {
+    fn make<C: WriteTransaction>(
         &self,
         info: &CollectionInfo,
         given: &mut Option<i64>,
@@ -173,7 +173,12 @@ impl Counter {
         is_key(info, number).then(|| number.to_string())
     }
 
-    fn claim<C: Change>(&self, number: i64, info: &CollectionInfo, change: &mut C) -> Result<bool, WriteError> {
+    fn claim<C: WriteTransaction>(
+        &self,
+        number: i64,
+        info: &CollectionInfo,
+        change: &mut C,
+    ) -> Result<bool, WriteError> {
         let Some(key) = info.key.kind.of_scalar(Scalar::Integer(number)) else { return Ok(false) };
         if change.get(info.tree, key.as_bytes())?.is_some() {
             return Ok(false);
@@ -183,7 +188,7 @@ impl Counter {
     }
 
     /// Moves the counter past all stored documents.
-    fn step_over_all<C: Change>(&self, info: &CollectionInfo, change: &mut C) -> Result<(), WriteError> {
+    fn step_over_all<C: WriteTransaction>(&self, info: &CollectionInfo, change: &mut C) -> Result<(), WriteError> {
         let mut last = None;
         change.scan(info.tree, ALL, Direction::Backward, &mut |key, _| {
             last = of_key(info, key);
@@ -202,7 +207,12 @@ impl Counter {
     /// Moves the row on disk ahead in two cases: this number has reached the row, or it is exactly [`AHEAD`] below it. If several
     /// transactions move the row at once, each writes a value above its own number, and a transaction that read the row before
     /// another one moved it is prepared again.
-    fn reserve<C: Change>(&self, given: i64, info: &CollectionInfo, change: &mut C) -> Result<(), WriteError> {
+    fn reserve<C: WriteTransaction>(
+        &self,
+        given: i64,
+        info: &CollectionInfo,
+        change: &mut C,
+    ) -> Result<(), WriteError> {
         let name = info.name.as_bytes();
         // The row only rises, so a number below it stays below. Were this read validated, each move of the row would make all
         // waiting inserts be prepared again.

@@ -23,7 +23,7 @@ pub use long_check::{LARGE_BYTES, LONG_CHECK_BYTES};
 pub(crate) use long_check::{LongCheck, SHORT_CHECK_STEPS};
 pub(crate) use made_keys::Keys;
 pub(crate) use reference::ReferencePlace;
-pub(crate) use rule::{Held, Rule};
+pub(crate) use rule::{Rule, RuleScope};
 pub(crate) use share::{Share, ShareOf};
 pub(crate) use write::{InTheWay, Prepared};
 pub use write::{Op, Precondition, Written};

@@ -25,15 +25,15 @@ pub(crate) enum Rule {
 
 /// Which rules are checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Held {
+pub(crate) enum RuleScope {
     /// Those in force and those announced; writes must obey both.
     All,
     /// Those in force; stored documents satisfy them.
     InForce,
 }
 
-impl Held {
+impl RuleScope {
     pub(super) fn is(self, readiness: &Readiness) -> bool {
-        if self == Held::All { !readiness.is_refused() } else { readiness.is_ready() }
+        if self == RuleScope::All { !readiness.is_refused() } else { readiness.is_ready() }
     }
 }

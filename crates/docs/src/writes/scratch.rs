@@ -8,7 +8,7 @@ use std::cell::Cell;
 use binjson::Encoder;
 
 use super::long_check::LongCheck;
-use crate::encoding::Shape;
+use crate::encoding::FieldNumbers;
 use crate::views;
 
 /// Larger buffers are freed after each write: every event loop and every thread of the store has its own.
@@ -16,19 +16,19 @@ const SCRATCH_KEPT_BYTES: usize = 64 << 10;
 
 /// Buffers and remembered shapes.
 #[derive(Default)]
-pub(crate) struct Scratch {
+pub(crate) struct WriteScratch {
     pub(crate) encoder: Encoder,
-    pub(crate) buffers: Buffers,
-    pub(crate) shape: Shape,
-    pub(crate) old_shape: Shape,
-    pub(crate) views: views::write::Buffers,
+    pub(crate) buffers: WriteBuffers,
+    pub(crate) shape: FieldNumbers,
+    pub(crate) old_shape: FieldNumbers,
+    pub(crate) views: views::write::ViewBuffers,
     /// The check of the current write.
     pub(crate) long_check: LongCheck,
 }
 
 /// Buffers by their content.
 #[derive(Default)]
-pub(crate) struct Buffers {
+pub(crate) struct WriteBuffers {
     pub(crate) old: Vec<u8>,
     pub(crate) new: Vec<u8>,
     pub(crate) patch: Vec<u8>,
@@ -47,11 +47,11 @@ pub(crate) struct Entries {
 }
 
 thread_local! {
-    static SCRATCH: Cell<Option<Box<Scratch>>> = const { Cell::new(None) };
+    static SCRATCH: Cell<Option<Box<WriteScratch>>> = const { Cell::new(None) };
 }
 
 /// Runs `work` with this thread's memory.
-pub(crate) fn with<R>(work: impl FnOnce(&mut Scratch) -> R) -> R {
+pub(crate) fn with<R>(work: impl FnOnce(&mut WriteScratch) -> R) -> R {
     let mut scratch = SCRATCH.take().unwrap_or_default();
     let result = work(&mut scratch);
     let buffers = &mut scratch.buffers;

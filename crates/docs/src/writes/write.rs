@@ -12,15 +12,15 @@
 //! - A write that leaves the document byte for byte the same changes nothing, not even the change number. Exception: if
 //!   documents expire by their last write, a write in a later second updates the mark.
 
-use binjson::{Document, Encoder};
+use binjson::{Encoder, StoredDocument};
 
 use super::collection::{Collection, key_value};
 use super::long_check::LongCheck;
 use super::made_keys::Keys;
-use super::scratch::{Buffers, Scratch};
+use super::scratch::{WriteBuffers, WriteScratch};
 use super::{entries, integrity};
 use crate::encoding::Key;
-use crate::engine::{Change, STAMP_BYTES};
+use crate::engine::{STAMP_BYTES, WriteTransaction};
 use crate::error::WriteError;
 use crate::expire::{AtWrite, Due};
 use crate::views;
@@ -117,12 +117,12 @@ pub(crate) struct Prepared {
 
 /// Checks one write and puts its changes into the transaction. An expired target is removed first, as if it did not exist.
 #[inline]
-pub(crate) fn apply<C: Change>(
+pub(crate) fn apply<C: WriteTransaction>(
     collection: &Collection,
     (op, at): (&Op, &AtWrite),
     precondition: &Precondition,
     change: &mut C,
-    scratch: &mut Scratch,
+    scratch: &mut WriteScratch,
 ) -> Result<Prepared, WriteError> {
     scratch.long_check.bound_again(op.bytes())?;
     if let Some(due) = &at.due {
@@ -133,12 +133,12 @@ pub(crate) fn apply<C: Change>(
 
 /// Removes the target of a write if it has expired.
 #[inline(never)]
-fn clear_due<C: Change>(
+fn clear_due<C: WriteTransaction>(
     collection: &Collection,
     op: &Op,
     due: &Due,
     change: &mut C,
-    scratch: &mut Scratch,
+    scratch: &mut WriteScratch,
 ) -> Result<(), WriteError> {
     let key = match op {
         Op::Insert { body } => {
@@ -183,11 +183,11 @@ pub(crate) struct InTheWay {
 
 /// The documents that would make an insert fail: by its key, and by its unique values. If the new document is itself invalid
 /// the list may be empty; the insert reports that. Changes nothing except that expired documents are removed.
-pub(crate) fn in_the_way<C: Change>(
+pub(crate) fn in_the_way<C: WriteTransaction>(
     collection: &Collection,
     (op, at): (&Op, &AtWrite),
     change: &mut C,
-    scratch: &mut Scratch,
+    scratch: &mut WriteScratch,
 ) -> Result<Vec<InTheWay>, WriteError> {
     let Op::Insert { body } = op else { return Ok(Vec::new()) };
     scratch.long_check.bound_again(op.bytes())?;
@@ -211,13 +211,13 @@ pub(crate) fn in_the_way<C: Change>(
 }
 
 /// The stored documents that have the new document's key, or one of its unique values.
-fn alike<C: Change>(
+fn alike<C: WriteTransaction>(
     collection: &Collection,
     body: &[u8],
     change: &mut C,
-    scratch: &mut Scratch,
+    scratch: &mut WriteScratch,
 ) -> Result<Vec<InTheWay>, WriteError> {
-    let Scratch { encoder, buffers, shape, long_check, .. } = scratch;
+    let WriteScratch { encoder, buffers, shape, long_check, .. } = scratch;
     if encode(encoder, body, &mut buffers.new, long_check).is_err() {
         return Ok(Vec::new());
     }
@@ -247,12 +247,12 @@ fn alike<C: Change>(
 }
 
 /// Whether the document of this key exists and has expired.
-pub(crate) fn is_due<C: Change>(
+pub(crate) fn is_due<C: WriteTransaction>(
     collection: &Collection,
     due: &Due,
     key: &[u8],
     change: &mut C,
-    scratch: &mut Scratch,
+    scratch: &mut WriteScratch,
 ) -> Result<bool, WriteError> {
     let old = &mut scratch.buffers.old;
     old.clear();
@@ -267,12 +267,12 @@ pub(crate) fn is_due<C: Change>(
 }
 
 /// Like [`apply`], but without the removal of an expired document. The stored document gets the mark of its last write.
-pub(crate) fn apply_to_all<C: Change>(
+pub(crate) fn apply_to_all<C: WriteTransaction>(
     collection: &Collection,
     (op, at): (&Op, &AtWrite),
     precondition: &Precondition,
     change: &mut C,
-    scratch: &mut Scratch,
+    scratch: &mut WriteScratch,
 ) -> Result<Prepared, WriteError> {
     let mut work = Work { collection, mark: at.mark, now_ms: at.now_ms, change };
     match op {
@@ -316,7 +316,7 @@ struct Work<'w, C> {
     change: &'w mut C,
 }
 
-impl<C: Change> Work<'_, C> {
+impl<C: WriteTransaction> Work<'_, C> {
     fn key<'k>(&self, bytes: &'k [u8]) -> Result<Key<'k>, WriteError> {
         self.collection.info.key.kind.of_bytes(bytes).ok_or(WriteError::NotFound)
     }
@@ -326,7 +326,7 @@ impl<C: Change> Work<'_, C> {
         &mut self,
         key: &Key<'_>,
         precondition: &Precondition,
-        scratch: &mut Scratch,
+        scratch: &mut WriteScratch,
     ) -> Result<Option<u64>, WriteError> {
         let old = &mut scratch.buffers.old;
         old.clear();
@@ -352,7 +352,12 @@ impl<C: Change> Work<'_, C> {
     }
 
     /// The same for a document that must exist: existence is checked before the precondition.
-    fn target(&mut self, key: &Key<'_>, precondition: &Precondition, scratch: &mut Scratch) -> Result<u64, WriteError> {
+    fn target(
+        &mut self,
+        key: &Key<'_>,
+        precondition: &Precondition,
+        scratch: &mut WriteScratch,
+    ) -> Result<u64, WriteError> {
         match self.find(key, precondition, scratch) {
             Ok(Some(number)) => Ok(number),
             Ok(None) => Err(WriteError::NotFound),
@@ -361,8 +366,8 @@ impl<C: Change> Work<'_, C> {
         }
     }
 
-    fn insert(&mut self, body: &[u8], scratch: &mut Scratch) -> Result<Prepared, WriteError> {
-        let Scratch { encoder, buffers, shape, views, long_check, .. } = scratch;
+    fn insert(&mut self, body: &[u8], scratch: &mut WriteScratch) -> Result<Prepared, WriteError> {
+        let WriteScratch { encoder, buffers, shape, views, long_check, .. } = scratch;
         let has_new_key = match &self.collection.keys {
             Some(keys) => self.encode_keyed(keys, body, (encoder, buffers), long_check)?,
             None => encode(encoder, body, &mut buffers.new, long_check).map(|()| false)?,
@@ -403,10 +408,10 @@ impl<C: Change> Work<'_, C> {
         &mut self,
         keys: &Keys,
         body: &[u8],
-        (encoder, buffers): (&mut Encoder, &mut Buffers),
+        (encoder, buffers): (&mut Encoder, &mut WriteBuffers),
         long_check: &mut LongCheck,
     ) -> Result<bool, WriteError> {
-        let Buffers { new, keyed, .. } = buffers;
+        let WriteBuffers { new, keyed, .. } = buffers;
         let info = &self.collection.info;
         if may_lack(body, &info.key.field, keyed)
             && let Some(key) = keys.propose(info, &mut long_check.number)
@@ -457,9 +462,9 @@ impl<C: Change> Work<'_, C> {
         key: &Key<'_>,
         number: u64,
         (patch, naming): (&[u8], Naming),
-        scratch: &mut Scratch,
+        scratch: &mut WriteScratch,
     ) -> Result<Prepared, WriteError> {
-        let Scratch { encoder, buffers, long_check, .. } = scratch;
+        let WriteScratch { encoder, buffers, long_check, .. } = scratch;
         encode(encoder, patch, &mut buffers.patch, long_check)?;
         let patch = document(&buffers.patch)?;
         if !patch.is_object() {
@@ -485,7 +490,7 @@ impl<C: Change> Work<'_, C> {
 
     /// Rejects a patch that names a field which the schema forbids, even to remove it. By RFC 7396 `{"nobody": null}` changes
     /// nothing, but it shows that the client expects a field that cannot exist.
-    fn check_patch(&self, patch: Document<'_>) -> Result<(), WriteError> {
+    fn check_patch(&self, patch: StoredDocument<'_>) -> Result<(), WriteError> {
         let info = &self.collection.info;
         if !info.closed {
             return Ok(());
@@ -504,15 +509,20 @@ impl<C: Change> Work<'_, C> {
         key: &Key<'_>,
         number: Option<u64>,
         body: &[u8],
-        scratch: &mut Scratch,
+        scratch: &mut WriteScratch,
     ) -> Result<Prepared, WriteError> {
         encode(&mut scratch.encoder, body, &mut scratch.buffers.new, &scratch.long_check)?;
         self.store(key, number, scratch)
     }
 
     /// Stores `scratch.new` under the key, replacing `scratch.old` if there is one.
-    fn store(&mut self, key: &Key<'_>, number: Option<u64>, scratch: &mut Scratch) -> Result<Prepared, WriteError> {
-        let Scratch { buffers, shape, old_shape, views, long_check, .. } = scratch;
+    fn store(
+        &mut self,
+        key: &Key<'_>,
+        number: Option<u64>,
+        scratch: &mut WriteScratch,
+    ) -> Result<Prepared, WriteError> {
+        let WriteScratch { buffers, shape, old_shape, views, long_check, .. } = scratch;
         self.mark(&mut buffers.new);
         let new = document(&buffers.new)?;
         let prepared = |unchanged| Prepared { unchanged, created: number.is_none(), key: key.as_bytes().to_vec() };
@@ -548,9 +558,9 @@ impl<C: Change> Work<'_, C> {
         })
     }
 
-    fn delete(&mut self, key: &Key<'_>, scratch: &mut Scratch) -> Result<Prepared, WriteError> {
+    fn delete(&mut self, key: &Key<'_>, scratch: &mut WriteScratch) -> Result<Prepared, WriteError> {
         integrity::check_referrers((self.collection, key), self.change)?;
-        let Scratch { buffers, old_shape, views, .. } = scratch;
+        let WriteScratch { buffers, old_shape, views, .. } = scratch;
         let old = document(&buffers.old)?;
         self.collection.with_row(old, old_shape, |row| {
             entries::replace((self.collection, key), Some(row), None, self.change, &mut buffers.entries)?;
@@ -595,9 +605,9 @@ fn is_same(old: &[u8], new: &[u8]) -> Result<bool, WriteError> {
 }
 
 /// The document after its stamp.
-fn document(stored: &[u8]) -> Result<Document<'_>, WriteError> {
+fn document(stored: &[u8]) -> Result<StoredDocument<'_>, WriteError> {
     let bytes = stored.get(STAMP_BYTES..).ok_or_else(damaged)?;
-    Document::from_bytes(bytes).map_err(|_| damaged())
+    StoredDocument::from_bytes(bytes).map_err(|_| damaged())
 }
 
 #[cold]

@@ -1,7 +1,7 @@
 //! Views declared by a test, and the comparison with their queries, run from scratch.
 #![allow(clippy::unwrap_used, reason = "a failed step is a failed test")]
 
-use docs::Database;
+use docs::DocumentDatabase;
 use docs::config::Config;
 use docs::sql::{Budget, Scratch};
 use serde_json::Value as Json;
@@ -20,7 +20,7 @@ pub(crate) fn with_views(collections: &str, views: &[(&str, &str)]) -> Config {
 }
 
 /// The result of a query, sorted.
-pub(crate) fn try_rows(database: &Database, sql: &str) -> Result<Vec<Json>, String> {
+pub(crate) fn try_rows(database: &DocumentDatabase, sql: &str) -> Result<Vec<Json>, String> {
     let query = database.prepare_query(sql).map_err(|why| why.to_string())?;
     let session = database.session().unwrap();
     let (now, mut out) = (session.now(), Vec::new());
@@ -32,13 +32,13 @@ pub(crate) fn try_rows(database: &Database, sql: &str) -> Result<Vec<Json>, Stri
 }
 
 #[track_caller]
-pub(crate) fn rows(database: &Database, sql: &str) -> Vec<Json> {
+pub(crate) fn rows(database: &DocumentDatabase, sql: &str) -> Vec<Json> {
     try_rows(database, sql).unwrap_or_else(|why| panic!("{sql}: {why}"))
 }
 
 /// Compares each view with its query. Views with ROLLUP are checked by verification alone.
 #[track_caller]
-pub(crate) fn check(database: &Database, views: &Views) {
+pub(crate) fn check(database: &DocumentDatabase, views: &Views) {
     for (name, query) in views {
         // COUNT(DISTINCT) of reals counts 1 and 1.0 once, as the view does.
         if !query.contains("ROLLUP") {

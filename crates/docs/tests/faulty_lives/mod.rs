@@ -18,9 +18,9 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use docs::engine::{Options, Store};
+use docs::engine::{Store, StoreOptions};
 use docs::views::ViewState;
-use docs::{Database, OpenError, ReadError, ReadinessState};
+use docs::{DatabaseOpenError, DocumentDatabase, ReadError, ReadinessState};
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 use store::disk::Disk;
@@ -63,18 +63,18 @@ fn wrong<T>(what: impl Into<String>) -> Lived<T> {
     Err(End::Wrong(what.into()))
 }
 
-fn open(disk: &Arc<SimulatedDisk>, declared: Declared, is_later: bool) -> Result<Database, OpenError> {
-    let mut options = Options::default();
+fn open(disk: &Arc<SimulatedDisk>, declared: Declared, is_later: bool) -> Result<DocumentDatabase, DatabaseOpenError> {
+    let mut options = StoreOptions::default();
     options.memtable_bytes = 256 << 10;
     options.log_segment_bytes = 64 << 10;
     options.map_bytes = 1 << 30;
     options.places_bytes = 64 << 10;
     let (store, _) = Store::open_on(Arc::clone(disk) as Arc<dyn Disk>, options)?;
-    Database::with_store(&declared.config(is_later), Path::new("nowhere"), store)
+    DocumentDatabase::with_store(&declared.config(is_later), Path::new("nowhere"), store)
 }
 
 /// The parts that are not complete yet, or have failed.
-fn unsettled(database: &Database) -> Vec<String> {
+fn unsettled(database: &DocumentDatabase) -> Vec<String> {
     let mut left = Vec::new();
     let mut add = |what: String, state: ReadinessState| {
         if state != ReadinessState::Ready {
@@ -92,7 +92,7 @@ fn unsettled(database: &Database) -> Vec<String> {
     left
 }
 
-fn settle(database: &Database) -> Vec<String> {
+fn settle(database: &DocumentDatabase) -> Vec<String> {
     database.wait_for_indexes();
     database.wait_for_views();
     unsettled(database)
@@ -100,7 +100,7 @@ fn settle(database: &Database) -> Vec<String> {
 
 /// Checks everything that answers queries, even after a failed change or build: indexes are consistent, and views, including
 /// old ones that still serve, equal their queries.
-fn check_answers(database: &Database) -> Result<(), String> {
+fn check_answers(database: &DocumentDatabase) -> Result<(), String> {
     if !database.is_settled() {
         return Ok(());
     }
@@ -120,7 +120,7 @@ fn check_answers(database: &Database) -> Result<(), String> {
 
 /// Checks that documents, indexes and views are consistent. `Ok(Some)`: the disk prevented the check, as verifying a view sorts
 /// on disk.
-fn check_whole(database: &Database, declared: Declared) -> Result<Option<String>, String> {
+fn check_whole(database: &DocumentDatabase, declared: Declared) -> Result<Option<String>, String> {
     let report = docs::verify::database(database).map_err(|error| error.to_string())?;
     if !report.is_clean() {
         return Err(format!("verification: {:?}", report.faults));
@@ -161,7 +161,7 @@ struct Life {
     state: State,
     declared: Declared,
     is_later: bool,
-    database: Option<Database>,
+    database: Option<DocumentDatabase>,
     failures: u32,
     sound_since: Option<(Instant, String)>,
 }
@@ -189,7 +189,7 @@ impl Life {
         }
     }
 
-    fn database(&self) -> &Database {
+    fn database(&self) -> &DocumentDatabase {
         self.database.as_ref().unwrap()
     }
 
@@ -353,7 +353,7 @@ impl Life {
             return self.open(declared);
         }
         loop {
-            match self.database().reopen::<OpenError>(&declared.config(true), |_| Ok(())) {
+            match self.database().reopen::<DatabaseOpenError>(&declared.config(true), |_| Ok(())) {
                 Ok((next, _)) => {
                     (self.database, self.declared) = (Some(next), declared);
                     return Ok(());
@@ -368,9 +368,9 @@ impl Life {
 
     /// A change of the configuration that is rejected by the publisher: everything continues as before.
     fn refused_change(&mut self, declared: Declared) -> Lived {
-        let refuse = |_: &Database| Err(OpenError::Mismatch(REFUSED.to_string()));
-        match self.database().reopen::<OpenError>(&declared.config(true), refuse) {
-            Err(OpenError::Mismatch(why)) if why == REFUSED => self.look(&[]),
+        let refuse = |_: &DocumentDatabase| Err(DatabaseOpenError::Mismatch(REFUSED.to_string()));
+        match self.database().reopen::<DatabaseOpenError>(&declared.config(true), refuse) {
+            Err(DatabaseOpenError::Mismatch(why)) if why == REFUSED => self.look(&[]),
             Err(error) => match of_open(&error) {
                 Told::Wrong(why) => wrong(format!("a refused configuration: {why}")),
                 Told::Nothing(why) | Told::Unknown(why) => self.failed("a refused configuration", &why),
@@ -473,7 +473,7 @@ fn recover(
         let differences: Vec<String> = allowed.iter().map(|state| state.difference(&found)).collect();
         return Err(format!("another state is found; from those that may be it differs: {differences:?}"));
     }
-    let check = |database: &Database, declared: Declared| match &settle(database)[..] {
+    let check = |database: &DocumentDatabase, declared: Declared| match &settle(database)[..] {
         [] => check_whole(database, declared).and_then(|hindered| hindered.map_or(Ok(()), Err)),
         left => Err(format!("not built: {left:?}")),
     };
@@ -483,7 +483,7 @@ fn recover(
     for step in 0..if goes_on { 6 } else { 2 } {
         if goes_on && step == 3 {
             let next = Declared::any(rng);
-            let opened = database.reopen::<OpenError>(&next.config(true), |_| Ok(()));
+            let opened = database.reopen::<DatabaseOpenError>(&next.config(true), |_| Ok(()));
             (database, _) = opened.map_err(|error| format!("another configuration: {error}"))?;
             check(&database, next)?;
         }

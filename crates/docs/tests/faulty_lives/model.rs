@@ -2,10 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use docs::import::{ImportError, Input, Options};
+use docs::import::{ImportError, ImportOptions, Input};
 use docs::sql::Budget;
 use docs::statements::{Modification, ModifyError};
-use docs::{Database, Op, OpenError, Precondition, ReadError, Write, WriteError};
+use docs::{DatabaseOpenError, DocumentDatabase, Op, Precondition, ReadError, Write, WriteError};
 use rand::RngExt;
 use rand::rngs::SmallRng;
 use serde_json::{Value as Json, json};
@@ -114,7 +114,7 @@ impl Step {
         Step::Import { owners: Vec::new(), items: ids.map(|id| item(rng, id, &state.owners)).collect() }
     }
 
-    pub(crate) fn run(&self, database: &Database) -> Result<(), Told> {
+    pub(crate) fn run(&self, database: &DocumentDatabase) -> Result<(), Told> {
         let statement = |sql: String| -> Result<(), Told> {
             let prepared = Modification::prepare(&sql, database.catalog()).map_err(wrong)?;
             let done = database.modify(&prepared, &[], &Budget::default(), &mut NoRows);
@@ -187,7 +187,7 @@ impl State {
     }
 
     /// Reads the content of a database.
-    pub(crate) fn of(database: &Database) -> Result<State, String> {
+    pub(crate) fn of(database: &DocumentDatabase) -> Result<State, String> {
         let id = |row: &Json| row["id"].as_u64().unwrap_or_default() as u32;
         let items = try_rows(database, &format!("SELECT {FIELDS} FROM items"))?;
         let owners = try_rows(database, "SELECT id FROM owners")?;
@@ -204,7 +204,7 @@ impl State {
     }
 }
 
-fn write(database: &Database, name: &str, id: u32, body: &Option<Json>) -> Write {
+fn write(database: &DocumentDatabase, name: &str, id: u32, body: &Option<Json>) -> Write {
     let key = id.to_be_bytes().to_vec();
     let op = match body {
         Some(body) => Op::Put { key, body: body.to_string().into_bytes() },
@@ -214,12 +214,12 @@ fn write(database: &Database, name: &str, id: u32, body: &Option<Json>) -> Write
     Write { collection, op, precondition: Precondition::None }
 }
 
-fn import(database: &Database, owners: &[u32], items: &[Json]) -> Result<(), Told> {
+fn import(database: &DocumentDatabase, owners: &[u32], items: &[Json]) -> Result<(), Told> {
     let owners: Vec<Json> = owners.iter().map(|id| json!({ "id": id })).collect();
     let text = json!({ "owners": owners, "items": items }).to_string();
     let read = Box::new(std::io::Cursor::new(text));
     let input = Input::Stream { name: "lines".to_string(), read };
-    let options = Options { threads: 1, ..Options::default() };
+    let options = ImportOptions { threads: 1, ..ImportOptions::default() };
     let done = database.import(vec![input], &options, &|_| {});
     done.map(drop).map_err(|error| match error {
         ImportError::Store(error) => of_store(&error),
@@ -241,19 +241,19 @@ fn of_write(error: WriteError) -> Told {
     }
 }
 
-pub(crate) fn of_store(error: &docs::engine::Error) -> Told {
+pub(crate) fn of_store(error: &docs::engine::StoreError) -> Told {
     match error {
-        docs::engine::Error::Io { .. } | docs::engine::Error::Full | docs::engine::Error::Poisoned => {
+        docs::engine::StoreError::Io { .. } | docs::engine::StoreError::Full | docs::engine::StoreError::Poisoned => {
             Told::Nothing(error.to_string())
         }
-        docs::engine::Error::Unknown(_) => Told::Unknown(error.to_string()),
+        docs::engine::StoreError::Unknown(_) => Told::Unknown(error.to_string()),
         other => wrong(other),
     }
 }
 
-pub(crate) fn of_open(error: &OpenError) -> Told {
+pub(crate) fn of_open(error: &DatabaseOpenError) -> Told {
     match error {
-        OpenError::Store(error) | OpenError::Read(ReadError::Store(error)) => of_store(error),
+        DatabaseOpenError::Store(error) | DatabaseOpenError::Read(ReadError::Store(error)) => of_store(error),
         other => wrong(other),
     }
 }

@@ -1,7 +1,7 @@
 //! Properties that must hold for any text as a query; run by the tests here and by a target of `fuzz/`.
 
 use docs::catalog::Catalog;
-use docs::sql::{Budget, Query, Scratch, Value};
+use docs::sql::{Budget, PreparedQuery, Scratch, Value};
 
 use crate::sql_memory::{Memory, travels};
 
@@ -56,7 +56,7 @@ pub(crate) fn without_indexes(catalog: &Catalog) -> Catalog {
 }
 
 /// Runs a query: rows as sorted lines, if it stayed within its budget. The output must be JSON.
-fn rows(memory: &Memory, query: &Query, parameters: &[Value<'_>]) -> Option<Vec<String>> {
+fn rows(memory: &Memory, query: &PreparedQuery, parameters: &[Value<'_>]) -> Option<Vec<String>> {
     let mut out = Vec::new();
     let outcome = query.write_lines(memory, parameters, &mut Scratch::new(), &budget(), &mut out);
     assert!(out.len() <= budget().output_bytes_max + ROW_BYTES_MAX, "{} bytes", out.len());
@@ -74,7 +74,7 @@ fn rows(memory: &Memory, query: &Query, parameters: &[Value<'_>]) -> Option<Vec<
 
 /// Prepares a text, and runs it with parameters absent and with each extreme value. Returns whether it was accepted.
 pub(crate) fn check_sql(memory: &Memory, plain: &Catalog, sql: &str) -> bool {
-    let (query, unindexed) = match (Query::prepare(sql, &memory.catalog), Query::prepare(sql, plain)) {
+    let (query, unindexed) = match (PreparedQuery::prepare(sql, &memory.catalog), PreparedQuery::prepare(sql, plain)) {
         (Ok(query), Ok(unindexed)) => (query, unindexed),
         (Err(error), Err(_)) => {
             assert!(!error.message.is_empty());

@@ -8,9 +8,9 @@ use std::sync::atomic::AtomicI64;
 
 use crate::dying_disk::Dying;
 use crate::simulation::disk::SimulatedDisk;
-use docs::Database;
+use docs::DocumentDatabase;
 use docs::config::Config;
-use docs::engine::{Options, Store};
+use docs::engine::{Store, StoreOptions};
 use store::disk::Disk;
 
 /// Pseudo-random numbers from a seed (xorshift).
@@ -27,22 +27,22 @@ impl Random {
 }
 
 /// Opens a database on a disk that dies when `left` is used up; `None` if that happens during the opening.
-pub(crate) fn open(dir: &Path, settings: &Config, left: &Arc<AtomicI64>) -> Option<Database> {
-    let mut options = Options::default();
+pub(crate) fn open(dir: &Path, settings: &Config, left: &Arc<AtomicI64>) -> Option<DocumentDatabase> {
+    let mut options = StoreOptions::default();
     // Small, so that a life has checkpoints.
     options.memtable_bytes = 1 << 20;
     options.log_segment_bytes = 1 << 20;
     let (store, _) = Store::open_on(Arc::new(Dying::new(dir, left)), options).ok()?;
-    Database::with_store(settings, dir, store).ok()
+    DocumentDatabase::with_store(settings, dir, store).ok()
 }
 
 /// Opens a database on a disk whose power may fail; `None` if that happens during the opening.
-pub(crate) fn open_powered(disk: &Arc<SimulatedDisk>, settings: &Config) -> Option<Database> {
-    let mut options = Options::default();
+pub(crate) fn open_powered(disk: &Arc<SimulatedDisk>, settings: &Config) -> Option<DocumentDatabase> {
+    let mut options = StoreOptions::default();
     options.memtable_bytes = 256 << 10;
     options.log_segment_bytes = 64 << 10;
     options.map_bytes = 1 << 30;
     let disk: Arc<dyn Disk> = Arc::clone(disk) as Arc<dyn Disk>;
     let (store, _) = Store::open_on(disk, options).ok()?;
-    Database::with_store(settings, Path::new("nowhere"), store).ok()
+    DocumentDatabase::with_store(settings, Path::new("nowhere"), store).ok()
 }

@@ -4,8 +4,8 @@
 
 use std::path::Path;
 
-use docs::config::{Config, Included};
-use docs::{CollectionId, Database, Op, Precondition, Write, WriteError, Written};
+use docs::config::{Config, IncludedFields};
+use docs::{CollectionId, DocumentDatabase, Op, Precondition, Write, WriteError, Written};
 use tempfile::TempDir;
 
 pub(crate) const CONFIG: &str = r#"
@@ -43,7 +43,7 @@ mark = { type = "integer", minimum = 0, maximum = 5 }
 
 /// A database in a temporary folder.
 pub(crate) struct Service {
-    pub(crate) database: Database,
+    pub(crate) database: DocumentDatabase,
     pub(crate) dir: TempDir,
 }
 
@@ -55,7 +55,7 @@ pub(crate) fn config(text: &str) -> Config {
 /// The travels configuration; the index carries the fields that the list query reads.
 pub(crate) fn travels() -> Config {
     let mut config = config(CONFIG);
-    config.included.push(Included {
+    config.included.push(IncludedFields {
         collection: "visits".into(),
         index: vec!["user".into(), "visited_at".into()],
         fields: vec!["mark".into(), "location".into()],
@@ -63,8 +63,8 @@ pub(crate) fn travels() -> Config {
     config
 }
 
-pub(crate) fn open(config: &Config, dir: &Path) -> Database {
-    Database::open(config, dir, docs::engine::Options::default()).unwrap().0
+pub(crate) fn open(config: &Config, dir: &Path) -> DocumentDatabase {
+    DocumentDatabase::open(config, dir, docs::engine::StoreOptions::default()).unwrap().0
 }
 
 impl Service {

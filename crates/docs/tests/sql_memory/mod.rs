@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, btree_map};
 use std::ops::{Bound, ControlFlow};
 
 use docs::catalog::{Catalog, CollectionInfo, FieldInfo, FieldKind, IndexInfo, KeyInfo, ReferenceInfo};
-use docs::engine::{Direction, KeyRange, TreeId, View};
+use docs::engine::{Direction, KeyRange, ReadView, TreeId};
 use docs::index;
 use docs::key::KeyType;
 use docs::order::{self, Scalar};
@@ -105,7 +105,7 @@ impl Memory {
         let document: Json = serde_json::from_str(text).unwrap();
         let mut stored = vec![0; 8];
         binjson::encode(text.as_bytes(), &mut stored).unwrap();
-        let binary = binjson::Document::from_bytes(&stored[8..]).unwrap();
+        let binary = binjson::StoredDocument::from_bytes(&stored[8..]).unwrap();
         let id = document[&info.key.field].as_i64().unwrap();
         let key = info.key.kind.of_scalar(Scalar::Integer(id)).unwrap();
         for index in &info.indexes {
@@ -138,8 +138,8 @@ impl Memory {
 struct Across<'m>(&'m Memory);
 
 #[allow(clippy::type_complexity, reason = "as for the trait")]
-impl View for Across<'_> {
-    fn get(&self, tree: TreeId, key: &[u8]) -> Result<Option<Cow<'_, [u8]>>, docs::engine::Error> {
+impl ReadView for Across<'_> {
+    fn get(&self, tree: TreeId, key: &[u8]) -> Result<Option<Cow<'_, [u8]>>, docs::engine::StoreError> {
         self.0.get(tree, key)
     }
     fn scan(
@@ -148,28 +148,28 @@ impl View for Across<'_> {
         range: KeyRange<'_>,
         direction: Direction,
         visit: &mut dyn FnMut(&[u8], &[u8]) -> ControlFlow<()>,
-    ) -> Result<(), docs::engine::Error> {
+    ) -> Result<(), docs::engine::StoreError> {
         self.0.scan(tree, range, direction, visit)
     }
 }
 
-impl View for Memory {
-    fn across(&self) -> Option<Box<dyn View + Sync + '_>> {
+impl ReadView for Memory {
+    fn across(&self) -> Option<Box<dyn ReadView + Sync + '_>> {
         Some(Box::new(Across(self)))
     }
 
     /// Cuts after each `part_entries` entries.
-    fn cuts(&self, tree: TreeId, range: KeyRange<'_>, count: usize) -> Result<Vec<Vec<u8>>, docs::engine::Error> {
+    fn cuts(&self, tree: TreeId, range: KeyRange<'_>, count: usize) -> Result<Vec<Vec<u8>>, docs::engine::StoreError> {
         let keys = self.entries(tree, range).into_iter().flatten().map(|(key, _)| key.clone());
         let entries = self.part_entries.unwrap_or(PART_ENTRIES);
         Ok(keys.skip(entries).step_by(entries).take(count - 1).collect())
     }
 
-    fn entries_about(&self, tree: TreeId, _range: KeyRange<'_>) -> Result<Option<u64>, docs::engine::Error> {
+    fn entries_about(&self, tree: TreeId, _range: KeyRange<'_>) -> Result<Option<u64>, docs::engine::StoreError> {
         Ok(Some(self.trees[tree.0 as usize].len() as u64))
     }
 
-    fn get(&self, tree: TreeId, key: &[u8]) -> Result<Option<Cow<'_, [u8]>>, docs::engine::Error> {
+    fn get(&self, tree: TreeId, key: &[u8]) -> Result<Option<Cow<'_, [u8]>>, docs::engine::StoreError> {
         Ok(self.trees[tree.0 as usize].get(key).map(|value| Cow::Borrowed(&value[..])))
     }
 
@@ -179,7 +179,7 @@ impl View for Memory {
         range: KeyRange<'_>,
         direction: Direction,
         visit: &mut dyn FnMut(&[u8], &[u8]) -> ControlFlow<()>,
-    ) -> Result<(), docs::engine::Error> {
+    ) -> Result<(), docs::engine::StoreError> {
         if let Some(on_scan) = &self.on_scan {
             on_scan(range);
         }

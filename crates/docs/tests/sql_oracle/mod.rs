@@ -3,7 +3,7 @@
 #![allow(dead_code, clippy::unwrap_used, reason = "each test file uses its part, and fails by panicking")]
 
 use docs::catalog::FieldKind;
-use docs::sql::{Budget, JsonTypes, OwnedValue, Query, Scratch, Value};
+use docs::sql::{Budget, JsonTypes, OwnedValue, PreparedQuery, Scratch, Value};
 use rusqlite::types::ValueRef;
 use serde_json::Value as Json;
 
@@ -80,7 +80,7 @@ fn types_of(value: &Json) -> JsonTypes {
 }
 
 /// Checks that the values of each column have the inferred types.
-fn check_types(sql: &str, query: &Query, parameters: &[Value<'_>], rows: &[Json]) -> Result<(), String> {
+fn check_types(sql: &str, query: &PreparedQuery, parameters: &[Value<'_>], rows: &[Json]) -> Result<(), String> {
     let of_parameter = |name: &str| match query.slot(name).and_then(|slot| parameters.get(slot)) {
         Some(Value::Null) | None => JsonTypes::NULL,
         Some(Value::Integer(_)) => JsonTypes::INTEGER,
@@ -135,7 +135,7 @@ impl Both {
     }
 
     pub(crate) fn ours(&self, sql: &str) -> Result<Vec<Json>, String> {
-        let query = Query::prepare(sql, &self.memory.catalog).map_err(|error| format!("prepare: {error}"))?;
+        let query = PreparedQuery::prepare(sql, &self.memory.catalog).map_err(|error| format!("prepare: {error}"))?;
         let mut out = Vec::new();
         let given = self.given(query.parameters());
         let parameters: Vec<Value<'_>> = given.iter().map(OwnedValue::value).collect();

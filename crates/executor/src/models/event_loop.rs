@@ -15,14 +15,14 @@
 //! Back-pressure includes suspended tasks, since each holds memory. The hybrid model differs only in its waits: they are blocking
 //! calls ([`Waits::OnThreads`]), because not everything that blocks can be suspended.
 
-use super::pool::{Pool, Settings};
+use super::pool::{PoolSettings, ThreadPool};
 use super::timers::Timers;
 use crate::admission::Admission;
 use crate::back_pressure::Refused;
 use crate::containment::{drop_contained, run_contained};
-use crate::coroutine::{BoxCoroutine, Progress};
-use crate::executor::{Drained, Executor, StartError, check_threads};
-use crate::metrics::{Counters, Metrics, Tally};
+use crate::coroutine::{BoxCoroutine, CoroutineProgress};
+use crate::executor::{Drained, Executor, ExecutorStartError, check_threads};
+use crate::metrics::{Counters, ExecutorMetrics, Tally};
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
@@ -54,7 +54,7 @@ enum Waits {
     /// With a timer of the loop.
     OnTimers,
     /// On a thread of this pool, which sleeps. The pool's queue has room for every task that the loops admit.
-    OnThreads(Pool),
+    OnThreads(ThreadPool),
 }
 
 struct Shared {
@@ -107,18 +107,18 @@ impl Own {
 
 impl EventLoops {
     /// Starts the loops.
-    pub fn new(settings: EventLoopSettings) -> Result<Self, StartError> {
+    pub fn new(settings: EventLoopSettings) -> Result<Self, ExecutorStartError> {
         Self::start(settings, Waits::OnTimers)
     }
 
     /// The same, with `threads` that sleep during the waits.
-    pub(super) fn with_threads(settings: EventLoopSettings, threads: usize) -> Result<Self, StartError> {
+    pub(super) fn with_threads(settings: EventLoopSettings, threads: usize) -> Result<Self, ExecutorStartError> {
         let name = format!("{}-wait", settings.name);
-        let pool = Settings { threads, queue_max: settings.tasks_max, name };
-        Self::start(settings, Waits::OnThreads(Pool::new(pool)?))
+        let pool = PoolSettings { threads, queue_max: settings.tasks_max, name };
+        Self::start(settings, Waits::OnThreads(ThreadPool::new(pool)?))
     }
 
-    fn start(settings: EventLoopSettings, waits: Waits) -> Result<Self, StartError> {
+    fn start(settings: EventLoopSettings, waits: Waits) -> Result<Self, ExecutorStartError> {
         check_threads(settings.loops)?;
         let (count, shared) = (settings.loops, Arc::new(Shared::new(settings, waits)));
         // From here on, dropping `loops` ends the threads that have started.
@@ -126,7 +126,7 @@ impl EventLoops {
         for index in 0..count {
             let shared = Arc::clone(&loops.shared);
             let builder = thread::Builder::new().name(format!("{}-{index}", shared.name));
-            loops.threads.push(builder.spawn(move || shared.run()).map_err(StartError::Spawn)?);
+            loops.threads.push(builder.spawn(move || shared.run()).map_err(ExecutorStartError::Spawn)?);
             loops.shared.counters.count_threads(1);
         }
         Ok(loops)
@@ -232,9 +232,9 @@ impl Shared {
         let mut progress = None;
         let is_whole = self.admission.mark(|| run_contained(&self.name, || progress = Some(task.resume())));
         match progress {
-            Some(Progress::Yield) => own.ready.push_back(task),
-            Some(Progress::Wait(duration)) => self.suspend(task, duration, own),
-            Some(Progress::Done) | None => {
+            Some(CoroutineProgress::Yield) => own.ready.push_back(task),
+            Some(CoroutineProgress::Wait(duration)) => self.suspend(task, duration, own),
+            Some(CoroutineProgress::Done) | None => {
                 drop_contained(task);
                 own.tally.done += 1;
                 own.tally.panicked += u64::from(!is_whole);
@@ -354,7 +354,7 @@ impl Executor for EventLoops {
         if admission.wait_empty_until(deadline) {
             return Drained::Finished;
         }
-        let Metrics { queued, running, blocked, .. } = self.metrics();
+        let ExecutorMetrics { queued, running, blocked, .. } = self.metrics();
         self.shared.abandon();
         match (queued + blocked, running) {
             (0, 0) => Drained::Finished,
@@ -362,13 +362,13 @@ impl Executor for EventLoops {
         }
     }
 
-    fn metrics(&self) -> Metrics {
+    fn metrics(&self) -> ExecutorMetrics {
         let pool = match &self.shared.waits {
-            Waits::OnTimers => Metrics::default(),
+            Waits::OnTimers => ExecutorMetrics::default(),
             Waits::OnThreads(pool) => pool.metrics(),
         };
         let metrics = self.shared.counters.read_inside(self.shared.admission.inside());
-        Metrics {
+        ExecutorMetrics {
             threads: metrics.threads + pool.threads,
             threads_peak: metrics.threads_peak + pool.threads_peak,
             ..metrics

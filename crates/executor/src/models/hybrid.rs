@@ -7,8 +7,8 @@
 use super::event_loop::{EventLoopSettings, EventLoops};
 use crate::back_pressure::Refused;
 use crate::coroutine::BoxCoroutine;
-use crate::executor::{Drained, Executor, StartError};
-use crate::metrics::Metrics;
+use crate::executor::{Drained, Executor, ExecutorStartError};
+use crate::metrics::ExecutorMetrics;
 use std::time::Instant;
 
 /// Event loops, and the threads that block for them.
@@ -18,7 +18,7 @@ pub struct Hybrid {
 
 impl Hybrid {
     /// `blocking_threads`, 1 to [`THREADS_MAX`](crate::THREADS_MAX), sleep during the waits of the loops' tasks.
-    pub fn new(settings: EventLoopSettings, blocking_threads: usize) -> Result<Self, StartError> {
+    pub fn new(settings: EventLoopSettings, blocking_threads: usize) -> Result<Self, ExecutorStartError> {
         Ok(Self { loops: EventLoops::with_threads(settings, blocking_threads)? })
     }
 }
@@ -36,7 +36,7 @@ impl Executor for Hybrid {
         self.loops.drain(deadline)
     }
 
-    fn metrics(&self) -> Metrics {
+    fn metrics(&self) -> ExecutorMetrics {
         self.loops.metrics()
     }
 }

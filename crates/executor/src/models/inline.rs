@@ -9,7 +9,7 @@ use crate::blocking::{Announce, register};
 use crate::containment::run_contained;
 use crate::coroutine::{BoxCoroutine, run_to_end};
 use crate::executor::{Drained, Executor};
-use crate::metrics::{Counters, Ended, Metrics};
+use crate::metrics::{Counters, Ended, ExecutorMetrics};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -54,7 +54,7 @@ impl Executor for Inline {
         Drained::Left { queued: 0, running: self.counters.begun() }
     }
 
-    fn metrics(&self) -> Metrics {
+    fn metrics(&self) -> ExecutorMetrics {
         self.counters.read_inside(self.admission.inside())
     }
 }

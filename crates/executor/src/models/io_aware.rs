@@ -23,8 +23,8 @@ use crate::back_pressure::{Refused, low_water};
 use crate::blocking::{Announce, register};
 use crate::containment::{drop_contained, run_contained};
 use crate::coroutine::{BoxCoroutine, run_to_end};
-use crate::executor::{Drained, Executor, StartError, check_threads};
-use crate::metrics::{Counters, Ended, Metrics, Tally};
+use crate::executor::{Drained, Executor, ExecutorStartError, check_threads};
+use crate::metrics::{Counters, Ended, ExecutorMetrics, Tally};
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
@@ -90,11 +90,11 @@ struct State {
 
 impl IoAwarePool {
     /// Starts the threads.
-    pub fn new(settings: IoAwareSettings) -> Result<Self, StartError> {
+    pub fn new(settings: IoAwareSettings) -> Result<Self, ExecutorStartError> {
         let IoAwareSettings { threads, running_max, queue_max, name } = settings;
         check_threads(threads)?;
         if !(1..=threads).contains(&running_max) {
-            return Err(StartError::Running { running: running_max, threads });
+            return Err(ExecutorStartError::Running { running: running_max, threads });
         }
         let shared = Arc::new(Shared {
             name,
@@ -112,7 +112,7 @@ impl IoAwarePool {
         for index in 0..threads {
             let shared = Arc::clone(&pool.shared);
             let builder = thread::Builder::new().name(format!("{}-{index}", shared.name));
-            pool.threads.push(builder.spawn(move || shared.run()).map_err(StartError::Spawn)?);
+            pool.threads.push(builder.spawn(move || shared.run()).map_err(ExecutorStartError::Spawn)?);
             pool.shared.counters.count_threads(1);
         }
         Ok(pool)
@@ -318,7 +318,7 @@ impl Executor for IoAwarePool {
         }
     }
 
-    fn metrics(&self) -> Metrics {
+    fn metrics(&self) -> ExecutorMetrics {
         let (queued, begun, tally) = {
             let state = self.shared.lock();
             (state.waiting.len(), state.begun, state.tally)

@@ -7,8 +7,8 @@ use crate::back_pressure::Refused;
 use crate::blocking::{Announce, register};
 use crate::containment::{drop_contained, run_contained};
 use crate::coroutine::{BoxCoroutine, Job, Work};
-use crate::executor::{Drained, Executor, StartError, check_threads};
-use crate::metrics::{Counters, Ended, Metrics};
+use crate::executor::{Drained, Executor, ExecutorStartError, check_threads};
+use crate::metrics::{Counters, Ended, ExecutorMetrics};
 use crate::queue::Queue;
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
@@ -16,7 +16,7 @@ use std::time::Instant;
 
 /// Settings of a pool.
 #[derive(Debug, Clone)]
-pub struct Settings {
+pub struct PoolSettings {
     /// Number of threads, 1 to [`THREADS_MAX`](crate::THREADS_MAX). All are started at once and stay.
     pub threads: usize,
     /// Largest number of jobs that wait, in addition to the running ones.
@@ -32,14 +32,14 @@ struct Shared {
 }
 
 /// Threads for jobs that may block.
-pub struct Pool {
+pub struct ThreadPool {
     shared: Arc<Shared>,
     threads: Vec<JoinHandle<()>>,
 }
 
-impl Pool {
+impl ThreadPool {
     /// Starts the threads.
-    pub fn new(settings: Settings) -> Result<Self, StartError> {
+    pub fn new(settings: PoolSettings) -> Result<Self, ExecutorStartError> {
         check_threads(settings.threads)?;
         let queue = Queue::new(settings.queue_max);
         let shared = Arc::new(Shared { name: settings.name, queue, counters: Arc::default() });
@@ -48,7 +48,7 @@ impl Pool {
         for index in 0..settings.threads {
             let shared = Arc::clone(&pool.shared);
             let builder = thread::Builder::new().name(format!("{}-{index}", shared.name));
-            pool.threads.push(builder.spawn(move || shared.run()).map_err(StartError::Spawn)?);
+            pool.threads.push(builder.spawn(move || shared.run()).map_err(ExecutorStartError::Spawn)?);
             pool.shared.counters.count_threads(1);
         }
         Ok(pool)
@@ -75,13 +75,13 @@ impl Pool {
     }
 
     /// The current counters.
-    pub fn metrics(&self) -> Metrics {
+    pub fn metrics(&self) -> ExecutorMetrics {
         let (queued, running, tally) = self.shared.queue.counts();
         self.shared.counters.read(queued, running, &tally)
     }
 }
 
-impl Executor for Pool {
+impl Executor for ThreadPool {
     fn try_submit(&self, task: BoxCoroutine) -> Result<(), Refused<BoxCoroutine>> {
         let pushed = self.shared.queue.push(task, Work::Coroutine);
         pushed.inspect_err(|_| self.shared.counters.count_refused())
@@ -93,15 +93,15 @@ impl Executor for Pool {
     }
 
     fn drain(&self, deadline: Instant) -> Drained {
-        Pool::drain(self, deadline)
+        ThreadPool::drain(self, deadline)
     }
 
-    fn metrics(&self) -> Metrics {
-        Pool::metrics(self)
+    fn metrics(&self) -> ExecutorMetrics {
+        ThreadPool::metrics(self)
     }
 }
 
-impl Drop for Pool {
+impl Drop for ThreadPool {
     /// Drops the queued jobs and waits for the running ones: after this no job of the pool accesses anything.
     fn drop(&mut self) {
         self.shared.queue.close();

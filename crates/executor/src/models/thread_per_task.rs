@@ -9,7 +9,7 @@ use crate::blocking::{Announce, register};
 use crate::containment::run_contained;
 use crate::coroutine::{BoxCoroutine, run_to_end};
 use crate::executor::{Drained, Executor};
-use crate::metrics::{Counters, Ended, Metrics};
+use crate::metrics::{Counters, Ended, ExecutorMetrics};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Instant;
@@ -124,7 +124,7 @@ impl Executor for ThreadPerTask {
         }
     }
 
-    fn metrics(&self) -> Metrics {
+    fn metrics(&self) -> ExecutorMetrics {
         self.shared.counters.read_inside(self.shared.admission.inside())
     }
 }

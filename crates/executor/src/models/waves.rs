@@ -7,7 +7,7 @@ use super::thread_per_task::ThreadPerTask;
 use crate::back_pressure::Refused;
 use crate::coroutine::BoxCoroutine;
 use crate::executor::{Drained, Executor};
-use crate::metrics::Metrics;
+use crate::metrics::ExecutorMetrics;
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::Instant;
 
@@ -66,7 +66,7 @@ impl Executor for Waves {
         self.threads.drain(deadline)
     }
 
-    fn metrics(&self) -> Metrics {
+    fn metrics(&self) -> ExecutorMetrics {
         self.threads.metrics()
     }
 }

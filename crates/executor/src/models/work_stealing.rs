@@ -9,8 +9,8 @@ use crate::back_pressure::Refused;
 use crate::blocking::{Announce, register};
 use crate::containment::{drop_contained, run_contained};
 use crate::coroutine::{BoxCoroutine, run_to_end};
-use crate::executor::{Drained, Executor, StartError, check_threads};
-use crate::metrics::{Counters, Ended, Metrics};
+use crate::executor::{Drained, Executor, ExecutorStartError, check_threads};
+use crate::metrics::{Counters, Ended, ExecutorMetrics};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -30,14 +30,14 @@ struct Shared {
 
 impl WorkStealing {
     /// `threads` that steal from one another, and at most `queue_max` waiting tasks.
-    pub fn new(name: String, threads: usize, queue_max: usize) -> Result<Self, StartError> {
+    pub fn new(name: String, threads: usize, queue_max: usize) -> Result<Self, ExecutorStartError> {
         check_threads(threads)?;
         let admission = Admission::of_memory(queue_max.saturating_add(threads));
         let shared = Arc::new(Shared { name, admission, counters: Arc::default() });
         let thread_name = shared.name.clone();
         let builder = rayon_core::ThreadPoolBuilder::new().num_threads(threads);
         let pool = builder.thread_name(move |index| format!("{thread_name}-{index}")).build();
-        let pool = pool.map_err(|error| StartError::Spawn(std::io::Error::other(error)))?;
+        let pool = pool.map_err(|error| ExecutorStartError::Spawn(std::io::Error::other(error)))?;
         shared.counters.count_threads(threads as u64);
         Ok(Self { pool, shared })
     }
@@ -91,7 +91,7 @@ impl Executor for WorkStealing {
         }
     }
 
-    fn metrics(&self) -> Metrics {
+    fn metrics(&self) -> ExecutorMetrics {
         self.shared.counters.read_inside(self.shared.admission.inside())
     }
 }

@@ -9,11 +9,11 @@ use super::{Connection, Progress, Stop};
 use crate::composer::Shape;
 use crate::head::{Framing, Head};
 use crate::late::Ticket;
-use crate::limits::Limits;
+use crate::limits::ClientLimits;
 use crate::method::Method;
 use crate::pieces::{Dropped, Offered, Pieces};
 use crate::refusal::Refusal;
-use crate::request::Request;
+use crate::request::HttpRequest;
 use crate::ring::Ring;
 use crate::serve::{self, Served};
 use crate::service::Service;
@@ -31,7 +31,7 @@ pub(super) struct UnreadBody {
 }
 
 impl UnreadBody {
-    pub(super) fn of(head: &Head<'_>, has_begun: bool, draining: bool, limits: &Limits) -> UnreadBody {
+    pub(super) fn of(head: &Head<'_>, has_begun: bool, draining: bool, limits: &ClientLimits) -> UnreadBody {
         let is_waited_for = head.expects_continue && !has_begun;
         // The body is read and dropped then. A client that waits for `100 Continue` may send its body or not after another
         // status.
@@ -61,7 +61,7 @@ impl UnreadBody {
         let (http10, head_only) = (head.http10, head.method == Method::Head);
         let shape = Shape { http10, persistent: self.persistent_without, head_only };
         let trusted = &shared.worker.settings.trusted_proxies;
-        let request = Request::new(head, (&[], true), peer, trusted);
+        let request = HttpRequest::new(head, (&[], true), peer, trusted);
         let ticket = Ticket { connection, sequence: ring.next_sequence(), client: request.client() };
         serve::serve(shared, ring, ticket, &request, shape, out)
     }

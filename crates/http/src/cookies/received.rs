@@ -11,7 +11,7 @@
 use memchr::memchr;
 
 use crate::chunked::is_token;
-use crate::request::Request;
+use crate::request::HttpRequest;
 
 /// The field's name.
 const COOKIE: &str = "Cookie";
@@ -26,7 +26,7 @@ pub struct Cookie<'r> {
 }
 
 /// The cookies of a request's `Cookie` fields, in their order.
-pub fn of_request<'r>(request: &Request<'r>) -> impl Iterator<Item = Cookie<'r>> + use<'r> {
+pub fn of_request<'r>(request: &HttpRequest<'r>) -> impl Iterator<Item = Cookie<'r>> + use<'r> {
     request.fields_named(COOKIE).flat_map(pairs)
 }
 
@@ -38,7 +38,7 @@ pub fn of_request<'r>(request: &Request<'r>) -> impl Iterator<Item = Cookie<'r>>
 /// # }
 /// ```
 #[inline]
-pub fn find<'r>(request: &Request<'r>, name: &str) -> Option<&'r [u8]> {
+pub fn find<'r>(request: &HttpRequest<'r>, name: &str) -> Option<&'r [u8]> {
     of_request(request).find(|cookie| cookie.name == name).map(|cookie| cookie.value)
 }
 

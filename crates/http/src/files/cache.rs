@@ -455,7 +455,7 @@ mod tests {
 
     /// A cache whose loop's clock stands still.
     fn cache(bytes_max: usize) -> FileCache {
-        let settings = reactor::Settings { loops: 1, ..reactor::Settings::default() };
+        let settings = reactor::ReactorSettings { loops: 1, ..reactor::ReactorSettings::default() };
         FileCache::new(&reactor::Reactor::new(settings).unwrap().loops()[0], bytes_max)
     }
 

@@ -7,7 +7,7 @@ use std::ops::Range;
 
 use super::encoding::Accepts;
 use crate::method::Method;
-use crate::request::Request;
+use crate::request::HttpRequest;
 
 /// Entity tags of a field's line that are compared; further ones do not match.
 const TAGS_MAX: usize = 64;
@@ -77,7 +77,7 @@ pub(super) enum Verdict {
 }
 
 impl<'r> Fields<'r> {
-    pub(super) fn of(request: &Request<'r>) -> Fields<'r> {
+    pub(super) fn of(request: &HttpRequest<'r>) -> Fields<'r> {
         Fields::read(request.headers())
     }
 

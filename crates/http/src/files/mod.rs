@@ -35,7 +35,7 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::request::Request;
+use crate::request::HttpRequest;
 
 use cache::Lookup;
 pub use cache::{FILE_BYTES_IN_MEMORY_MAX, FileCache, OPEN_FILES_MAX};
@@ -139,7 +139,7 @@ impl Files {
     }
 
     /// The reply to a GET or HEAD request. `path` is the file's name below the route, as sent: escapes are decoded here.
-    pub fn find(&self, cache: &mut FileCache, request: &Request<'_>, path: &str) -> Result<FileReply, FileMiss> {
+    pub fn find(&self, cache: &mut FileCache, request: &HttpRequest<'_>, path: &str) -> Result<FileReply, FileMiss> {
         let mut text = cache.take_text();
         let found = match Location::read(path, self.options, &mut text) {
             Some(location) => self.find_location(cache, request, &location),
@@ -152,7 +152,7 @@ impl Files {
     fn find_location(
         &self,
         cache: &mut FileCache,
-        request: &Request<'_>,
+        request: &HttpRequest<'_>,
         location: &Location<'_>,
     ) -> Result<FileReply, FileMiss> {
         let fields = Fields::of(request);

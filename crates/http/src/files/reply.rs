@@ -9,7 +9,7 @@ use super::representation::Representation;
 use crate::method::Method;
 use crate::part::UNCOPIED_BYTES_MIN;
 use crate::reply::Reply;
-use crate::request::Request;
+use crate::request::HttpRequest;
 use crate::status::Status;
 
 /// A reply to a request for a file. [`FileReply::send`] sends it; header fields may be added to the [`Reply`] before.
@@ -33,7 +33,7 @@ impl FileReply {
     }
 
     /// Redirects to the same path with a final slash. The path begins with one slash: the names below the route were checked.
-    pub(super) fn redirect(request: &Request<'_>) -> FileReply {
+    pub(super) fn redirect(request: &HttpRequest<'_>) -> FileReply {
         let path = request.path();
         let query = request.query();
         let mark = if query.is_empty() { "" } else { "?" };

@@ -14,7 +14,7 @@ pub use boundary::{Boundary, BoundaryError, FormType};
 pub use multipart::{MultipartError, MultipartLimits, MultipartParser, PartEvent};
 pub use multipart_fault::MultipartFault;
 pub use part_head::PartHead;
-pub use urlencoded::{Field, FieldError, FieldFault, FieldLimits, Fields, fields};
+pub use urlencoded::{FieldError, FieldFault, FieldLimits, FormField, FormFields, fields};
 
 /// Bytes of a name that an error quotes.
 const SHOWN_BYTES_MAX: usize = 64;

@@ -10,7 +10,7 @@ use std::fmt;
 use super::shown;
 use crate::query::{DecodeError, Pairs, decode_cow, pairs};
 
-/// Limits of a form. Its total bytes are limited by the server ([`crate::Limits::body_bytes_max`]).
+/// Limits of a form. Its total bytes are limited by the server ([`crate::ClientLimits::body_bytes_max`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FieldLimits {
     /// Fields.
@@ -29,7 +29,7 @@ impl Default for FieldLimits {
 
 /// A field of a form. Both texts are borrowed from the body if nothing in them is escaped.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Field<'f> {
+pub struct FormField<'f> {
     /// Its name; may be empty.
     pub name: Cow<'f, str>,
     /// Its value; empty if there is no `=`.
@@ -87,9 +87,9 @@ impl std::error::Error for FieldError {}
 /// # Errors
 ///
 /// The body contains unescaped bytes that are not UTF-8.
-pub fn fields<'f>(body: &'f [u8], limits: &FieldLimits) -> Result<Fields<'f>, FieldError> {
+pub fn fields<'f>(body: &'f [u8], limits: &FieldLimits) -> Result<FormFields<'f>, FieldError> {
     match std::str::from_utf8(body) {
-        Ok(text) => Ok(Fields::of(text, limits)),
+        Ok(text) => Ok(FormFields::of(text, limits)),
         Err(error) => Err(bytes_not_utf8(body, error.valid_up_to())),
     }
 }
@@ -104,7 +104,7 @@ fn bytes_not_utf8(body: &[u8], at: usize) -> FieldError {
 
 /// See [`fields`].
 #[derive(Clone, Debug)]
-pub struct Fields<'f> {
+pub struct FormFields<'f> {
     text: &'f str,
     pairs: Pairs<'f>,
     limits: FieldLimits,
@@ -112,15 +112,15 @@ pub struct Fields<'f> {
     is_over: bool,
 }
 
-impl<'f> Fields<'f> {
+impl<'f> FormFields<'f> {
     /// The fields of a query or of a body that is known to be UTF-8.
     #[inline]
-    pub fn of(text: &'f str, limits: &FieldLimits) -> Fields<'f> {
-        Fields { text, pairs: pairs(text), limits: *limits, count: 0, is_over: false }
+    pub fn of(text: &'f str, limits: &FieldLimits) -> FormFields<'f> {
+        FormFields { text, pairs: pairs(text), limits: *limits, count: 0, is_over: false }
     }
 
     #[inline]
-    fn read(&self, name: &'f str, value: &'f str) -> Result<Field<'f>, FieldError> {
+    fn read(&self, name: &'f str, value: &'f str) -> Result<FormField<'f>, FieldError> {
         let FieldLimits { fields_max, name_bytes_max, value_bytes_max } = self.limits;
         if self.count > fields_max {
             return Err(self.error(FieldFault::TooMany(fields_max), "", name, 0));
@@ -134,7 +134,7 @@ impl<'f> Fields<'f> {
         let decode = |raw: &'f str| {
             decode_cow(raw).map_err(|error| self.error(FieldFault::Decode(error), name, raw, fault_at(raw, error)))
         };
-        Ok(Field { name: decode(name)?, value: decode(value)? })
+        Ok(FormField { name: decode(name)?, value: decode(value)? })
     }
 
     /// An error at a byte of `part`, which is a slice of the text.
@@ -145,8 +145,8 @@ impl<'f> Fields<'f> {
     }
 }
 
-impl<'f> Iterator for Fields<'f> {
-    type Item = Result<Field<'f>, FieldError>;
+impl<'f> Iterator for FormFields<'f> {
+    type Item = Result<FormField<'f>, FieldError>;
 
     #[inline]
     fn next(&mut self) -> Option<Self::Item> {
@@ -194,7 +194,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn read(body: &[u8], limits: &FieldLimits) -> Result<Vec<(String, String)>, FieldError> {
-        fields(body, limits)?.map(|field| field.map(|Field { name, value }| (name.into(), value.into()))).collect()
+        fields(body, limits)?.map(|field| field.map(|FormField { name, value }| (name.into(), value.into()))).collect()
     }
 
     #[track_caller]

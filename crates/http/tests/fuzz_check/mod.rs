@@ -6,20 +6,20 @@ mod plain;
 
 use http::cookies::{SetCookie, pairs as cookie_pairs};
 use http::forms::{Boundary, MultipartFault, MultipartLimits, MultipartParser, PartEvent};
-use http::fuzzing::{Seen, decode_chunks, read_requests};
+use http::fuzzing::{ParseResult, decode_chunks, read_requests};
 use http::query::{DecodeError, decode, decode_path, pairs};
-use http::{Limits, Lookup, Router};
+use http::{ClientLimits, RouteLookup, Router};
 
 pub(crate) const BODY_MAX: usize = 300;
 
-pub(crate) fn limits() -> Limits {
-    Limits { head_bytes_max: 512, target_bytes_max: 100, body_bytes_max: BODY_MAX, ..Limits::default() }
+pub(crate) fn limits() -> ClientLimits {
+    ClientLimits { head_bytes_max: 512, target_bytes_max: 100, body_bytes_max: BODY_MAX, ..ClientLimits::default() }
 }
 
 /// Requests as a list that is independent of the cut. The status of a refusal and a `100 Continue` may depend on it.
-fn without_timing(seen: Vec<Seen>) -> Vec<Seen> {
-    let kept = seen.into_iter().filter(|one| *one != Seen::Continue);
-    kept.map(|one| if matches!(one, Seen::Refused(_)) { Seen::Refused(0) } else { one }).collect()
+fn without_timing(seen: Vec<ParseResult>) -> Vec<ParseResult> {
+    let kept = seen.into_iter().filter(|one| *one != ParseResult::Continue);
+    kept.map(|one| if matches!(one, ParseResult::Refused(_)) { ParseResult::Refused(0) } else { one }).collect()
 }
 
 /// A connection's bytes give the same requests however they are cut into reads, and the same as a plain parser.
@@ -28,7 +28,7 @@ pub(crate) fn check_stream(stream: &[u8], reads: &[usize]) {
     assert_eq!(without_timing(read_requests(stream, reads, &limits())), whole, "in reads of {reads:?}");
     let mut at = 0;
     for one in whole {
-        let Seen::Request { method, path, query, body, .. } = one else { return };
+        let ParseResult::Request { method, path, query, body, .. } = one else { return };
         let plain = plain::request(&stream[at..]).expect("a request that a plain reading takes");
         at += plain.end;
         assert_eq!((method, body), (plain.method.as_str(), plain.body));
@@ -195,14 +195,14 @@ pub(crate) fn check_routes(routes: &[(http::Method, String)], method: http::Meth
     let expected = best(method).or_else(|| best(http::Method::Get).filter(|_| method == http::Method::Head));
     let methods = || taken.iter().filter(|route| rank(&route.1, path).is_some()).map(|route| route.0.name());
     match router.find(method, path) {
-        Lookup::Found { value, params } => {
+        RouteLookup::Found { value, params } => {
             assert_eq!(Some(&routes[*value].1), expected.as_ref(), "{path}");
             for (_, raw) in params.iter() {
                 assert!(!raw.is_empty() && path.contains(raw));
             }
         }
-        Lookup::NotFound => assert_eq!((expected, methods().next()), (None, None), "{path}"),
-        Lookup::MethodNotAllowed { allow } | Lookup::Options { allow } => {
+        RouteLookup::NotFound => assert_eq!((expected, methods().next()), (None, None), "{path}"),
+        RouteLookup::MethodNotAllowed { allow } | RouteLookup::Options { allow } => {
             assert_eq!(expected, None, "{path}");
             assert!(methods().all(|name| allow.split(", ").any(|allowed| allowed == name)), "{allow}");
         }

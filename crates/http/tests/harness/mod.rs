@@ -10,8 +10,8 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
 use http::{
-    BodyFault, BodySink, BodySource, LateReply, MetricsTotal, More, Order, Part, Reply, Request, Series, SeriesTotal,
-    Server, Service, Settings, Status, UNCOPIED_BYTES_MIN,
+    BodyFault, BodyPart, BodySink, BodySource, HttpRequest, HttpServer, HttpSettings, LateReply, MetricsTotal, More,
+    Order, Reply, Series, SeriesTotal, Service, Status, UNCOPIED_BYTES_MIN,
 };
 
 /// Limit of any wait in a test; it is never reached if all is well.
@@ -125,7 +125,7 @@ impl Service for TestService {
 
     fn local(&self, _: &reactor::Loop) {}
 
-    fn order(&self, (): &mut (), request: &Request<'_>) -> Order {
+    fn order(&self, (): &mut (), request: &HttpRequest<'_>) -> Order {
         assert!(request.path() != "/panic-in-order");
         match request.path() {
             path if path.starts_with("/late-read") || request.method().is_safe() => Order::Read,
@@ -134,11 +134,11 @@ impl Service for TestService {
         }
     }
 
-    fn takes_pieces(&self, (): &mut (), request: &Request<'_>) -> bool {
+    fn takes_pieces(&self, (): &mut (), request: &HttpRequest<'_>) -> bool {
         request.path().starts_with("/in-pieces")
     }
 
-    fn call(&self, _: &mut (), request: &Request<'_>, mut reply: Reply<'_>) {
+    fn call(&self, _: &mut (), request: &HttpRequest<'_>, mut reply: Reply<'_>) {
         let key = match request.query() {
             "" => request.path().to_owned(),
             query => format!("{}?{query}", request.path()),
@@ -183,7 +183,12 @@ impl Service for TestService {
             // The path contains the length of the large parts.
             "parts" | "late-parts" => {
                 let large: Arc<[u8]> = vec![b'l'; number(request)].into();
-                let parts = [Part::Copied(b"one "), Part::Static(STATIC), Part::Shared(&large), Part::Copied(b" two")];
+                let parts = [
+                    BodyPart::Copied(b"one "),
+                    BodyPart::Static(STATIC),
+                    BodyPart::Shared(&large),
+                    BodyPart::Copied(b" two"),
+                ];
                 if key.starts_with("/late") {
                     reply.later().send_parts(Status(200), "text/plain", parts);
                 } else {
@@ -226,14 +231,14 @@ impl Service for TestService {
 }
 
 impl TestService {
-    fn stream(&self, request: &Request<'_>, reply: Reply<'_>, length: Option<u64>) {
+    fn stream(&self, request: &HttpRequest<'_>, reply: Reply<'_>, length: Option<u64>) {
         let source = Letters { left: number(request), broken: false, pulls: Arc::clone(&self.pulls) };
         reply.stream(Status(200), "text/plain", length, Box::new(source));
     }
 }
 
 /// The number in the last segment of the path.
-fn number(request: &Request<'_>) -> usize {
+fn number(request: &HttpRequest<'_>) -> usize {
     request.path().rsplit('/').next().and_then(|segment| segment.parse().ok()).unwrap_or(0)
 }
 
@@ -264,16 +269,16 @@ pub struct TestServer {
     pub bodies: Bodies,
     pulls: Arc<Mutex<u64>>,
     slow: Arc<AtomicUsize>,
-    server: Arc<Server<TestService>>,
-    running: Option<reactor::Running>,
+    server: Arc<HttpServer<TestService>>,
+    running: Option<reactor::RunningReactor>,
 }
 
 impl TestServer {
-    pub fn start(settings: Settings) -> TestServer {
-        Self::start_on(reactor::Settings { loops: 1, ..reactor::Settings::default() }, settings)
+    pub fn start(settings: HttpSettings) -> TestServer {
+        Self::start_on(reactor::ReactorSettings { loops: 1, ..reactor::ReactorSettings::default() }, settings)
     }
 
-    pub fn start_on(loops: reactor::Settings, settings: Settings) -> TestServer {
+    pub fn start_on(loops: reactor::ReactorSettings, settings: HttpSettings) -> TestServer {
         let (shelf, pulls, slow) = (Shelf::default(), Arc::default(), Arc::default());
         let bodies = Bodies::default();
         let service = TestService {
@@ -282,7 +287,7 @@ impl TestServer {
             slow: Arc::clone(&slow),
             pulls: Arc::clone(&pulls),
         };
-        let server = Arc::new(Server::new(service, settings));
+        let server = Arc::new(HttpServer::new(service, settings));
         let mut reactor = reactor::Reactor::new(loops).unwrap();
         let address = reactor.listen("127.0.0.1:0".parse().unwrap(), Arc::clone(&server) as _).unwrap();
         TestServer { address, shelf, bodies, pulls, slow, server, running: Some(reactor.start().unwrap()) }

@@ -2,7 +2,7 @@
 //!
 //! Colours are CSS classes of the page, so that the charts follow its theme. The caller escapes text that is not constant.
 
-use super::{Report, name};
+use super::{SeriesReport, name};
 use crate::trace::Timeline;
 use std::fmt::Write;
 
@@ -98,7 +98,7 @@ const NAMES: f64 = 300.0;
 const RIGHT: f64 = 70.0;
 
 /// A dot for each experiment on a logarithmic scale of time, and a line at the optimum.
-pub(super) fn comparison(report: &Report) -> String {
+pub(super) fn comparison(report: &SeriesReport) -> String {
     let optimum = report.optimum.seconds();
     let walls = report.experiments.iter().map(|one| one.run.wall);
     let most = walls.clone().fold(optimum, f64::max);

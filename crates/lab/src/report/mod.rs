@@ -10,14 +10,14 @@ pub use table::table;
 
 use crate::experiment::Experiment;
 use crate::optimum::Optimum;
-use crate::run::Run;
+use crate::run::RunResults;
 use crate::statistics::median_index;
 use crate::workload::Costs;
 use serde::Serialize;
 
 /// The results of a series.
 #[derive(Debug, Clone, Serialize)]
-pub struct Report {
+pub struct SeriesReport {
     /// The workload: `the classic experiment`, or the file of a mix.
     pub workload: String,
     /// Requests of each run.
@@ -49,19 +49,19 @@ pub struct ExperimentReport {
     /// Wall times of all runs, in seconds.
     pub walls: Vec<f64>,
     /// The run with the median wall time.
-    pub run: Run,
+    pub run: RunResults,
 }
 
 impl ExperimentReport {
     /// The report on all runs of an experiment. `None`: there are none.
-    pub fn of(experiment: Experiment, mut runs: Vec<Run>, optimum: &Optimum) -> Option<Self> {
+    pub fn of(experiment: Experiment, mut runs: Vec<RunResults>, optimum: &Optimum) -> Option<Self> {
         let walls: Vec<f64> = runs.iter().map(|run| run.wall).collect();
         let run = runs.swap_remove(median_index(&walls)?);
         Some(Self { experiment, above_optimum: run.wall / optimum.seconds() - 1.0, walls, run })
     }
 }
 
-impl Report {
+impl SeriesReport {
     /// The experiment with the least wall time.
     pub fn best(&self) -> Option<&ExperimentReport> {
         self.experiments.iter().min_by(|one, other| one.run.wall.total_cmp(&other.run.wall))

@@ -2,7 +2,7 @@
 
 use super::chart::{comparison, timeline};
 use super::explanation::explain;
-use super::{ExperimentReport, Report, escape, mebibytes, milliseconds, name};
+use super::{ExperimentReport, SeriesReport, escape, mebibytes, milliseconds, name};
 use std::fmt::Write;
 
 const STYLE: &str = include_str!("page.css");
@@ -23,7 +23,7 @@ const COLUMNS: [(&str, &str); 11] = [
 ];
 
 /// The whole page.
-pub fn page(report: &Report) -> String {
+pub fn page(report: &SeriesReport) -> String {
     let mut html = String::with_capacity(64 << 10);
     html.push_str("<!doctype html><html lang=\"en\"><head><meta charset=\"utf-8\">");
     html.push_str(
@@ -42,8 +42,8 @@ pub fn page(report: &Report) -> String {
     html
 }
 
-fn introduction(html: &mut String, report: &Report) {
-    let Report { requests, scale, work, cores, optimum, .. } = report;
+fn introduction(html: &mut String, report: &SeriesReport) {
+    let SeriesReport { requests, scale, work, cores, optimum, .. } = report;
     let workload = escape(&report.workload);
     // Writing into a String does not fail.
     let _ = write!(
@@ -69,7 +69,7 @@ fn introduction(html: &mut String, report: &Report) {
     );
 }
 
-fn figures(html: &mut String, report: &Report) {
+fn figures(html: &mut String, report: &SeriesReport) {
     html.push_str("<h2>Figures</h2><div class=\"wide\"><table><thead><tr><th class=\"text\">model</th>");
     for (title, meaning) in COLUMNS {
         let _ = write!(html, "<th title=\"{meaning}\">{title}</th>");

@@ -1,6 +1,6 @@
 //! The table in a terminal: one row for each experiment.
 
-use super::{ExperimentReport, Report, mebibytes, milliseconds};
+use super::{ExperimentReport, SeriesReport, mebibytes, milliseconds};
 use std::fmt::Write;
 
 const HEADING: [&str; 14] = [
@@ -21,7 +21,7 @@ const HEADING: [&str; 14] = [
 ];
 
 /// The report as text: the workload, the bounds, the table.
-pub fn table(report: &Report) -> String {
+pub fn table(report: &SeriesReport) -> String {
     let rows: Vec<[String; 14]> = report.experiments.iter().map(row).collect();
     let widths = widths(&rows);
     let mut text = heading(report);
@@ -30,8 +30,8 @@ pub fn table(report: &Report) -> String {
     text
 }
 
-fn heading(report: &Report) -> String {
-    let Report { workload, requests, scale, work, cores, optimum, .. } = report;
+fn heading(report: &SeriesReport) -> String {
+    let SeriesReport { workload, requests, scale, work, cores, optimum, .. } = report;
     let mut text = format!("{workload}: {requests} requests, waits × {scale}, work × {work}, P = {cores}\n");
     // Writing into a String does not fail.
     if let Some(first) = report.experiments.first() {

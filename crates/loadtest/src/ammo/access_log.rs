@@ -7,7 +7,7 @@
 //! Logs hold no bodies: a POST is sent with an empty one. The logged status, referrer and agent are ignored. Bytes that the
 //! server escaped in the path (`\x22`, `\"`) are percent-encoded.
 
-use super::request::{Defaults, Draft, Request, shown};
+use super::request::{Defaults, Draft, PreparedRequest, shown};
 use super::template::Values;
 use std::fmt::Write as _;
 
@@ -16,7 +16,7 @@ pub(crate) fn make(
     line: &[u8],
     defaults: &Defaults,
     _values: &mut Values,
-    request: &mut Request,
+    request: &mut PreparedRequest,
 ) -> Result<(), String> {
     let line = String::from_utf8_lossy(line);
     let request_line =
@@ -72,12 +72,12 @@ fn unescaped(target: &str) -> String {
 
 #[cfg(test)]
 mod lines {
-    use super::{Defaults, Request, Values, make};
+    use super::{Defaults, PreparedRequest, Values, make};
     use proptest::prelude::*;
 
     fn made(line: &str) -> Result<(String, String), String> {
         let defaults = Defaults { host: "target".to_owned(), headers: Vec::new() };
-        let mut request = Request::default();
+        let mut request = PreparedRequest::default();
         make(line.as_bytes(), &defaults, &mut Values::new(1), &mut request)?;
         Ok((request.method_and_target().1.to_owned(), request.tag))
     }

@@ -6,14 +6,14 @@ use std::fmt;
 #[derive(Debug)]
 pub struct AmmoError {
     input: String,
-    place: Place,
+    place: AmmoPlace,
     reason: String,
     ends_input: bool,
 }
 
 /// A place in an input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum AmmoPlace {
     /// The whole input.
     Whole,
     /// A line, counted from 1.
@@ -24,13 +24,13 @@ pub enum Place {
 
 impl AmmoError {
     /// An error in one record at `place` of the input that the user knows as `input`. Later records can be read.
-    pub fn record(input: &str, place: Place, reason: impl Into<String>) -> AmmoError {
+    pub fn record(input: &str, place: AmmoPlace, reason: impl Into<String>) -> AmmoError {
         AmmoError { input: input.to_owned(), place, reason: reason.into(), ends_input: false }
     }
 
     /// An error after which nothing more of the input can be read: it failed, or the start of the next record is
     /// unknown.
-    pub fn input(input: &str, place: Place, reason: impl Into<String>) -> AmmoError {
+    pub fn input(input: &str, place: AmmoPlace, reason: impl Into<String>) -> AmmoError {
         AmmoError { input: input.to_owned(), place, reason: reason.into(), ends_input: true }
     }
 
@@ -40,7 +40,7 @@ impl AmmoError {
     }
 
     /// The place of the error.
-    pub fn place(&self) -> Place {
+    pub fn place(&self) -> AmmoPlace {
         self.place
     }
 }
@@ -48,9 +48,9 @@ impl AmmoError {
 impl fmt::Display for AmmoError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.place {
-            Place::Whole => write!(f, "{}: {}", self.input, self.reason),
-            Place::Line(number) => write!(f, "{}, line {number}: {}", self.input, self.reason),
-            Place::Record(number) => write!(f, "{}, record {number}: {}", self.input, self.reason),
+            AmmoPlace::Whole => write!(f, "{}: {}", self.input, self.reason),
+            AmmoPlace::Line(number) => write!(f, "{}, line {number}: {}", self.input, self.reason),
+            AmmoPlace::Record(number) => write!(f, "{}, record {number}: {}", self.input, self.reason),
         }
     }
 }

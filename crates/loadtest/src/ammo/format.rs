@@ -1,6 +1,6 @@
 //! The formats of ammo, and their detection from an input's content.
 
-use super::error::{AmmoError, Place};
+use super::error::{AmmoError, AmmoPlace};
 use super::{access_log, lines, phantom, request};
 use std::fmt;
 use std::str::FromStr;
@@ -44,7 +44,7 @@ impl Format {
     pub(crate) fn found(name: &str, beginning: &[u8]) -> Result<Format, AmmoError> {
         let mut entries = beginning.split(|byte| *byte == b'\n').filter(|line| lines::is_entry(line));
         let Some(line) = entries.next().map(<[u8]>::trim_ascii) else {
-            return Err(AmmoError::input(name, Place::Whole, "it holds no request"));
+            return Err(AmmoError::input(name, AmmoPlace::Whole, "it holds no request"));
         };
         let text = String::from_utf8_lossy(line);
         if text.starts_with('{') && !is_url_line(&text) {
@@ -61,7 +61,7 @@ impl Format {
         }
         Err(AmmoError::input(
             name,
-            Place::Whole,
+            AmmoPlace::Whole,
             format!(
                 "no format of ammo begins with {:?}; name one with --ammo-format: {}",
                 request::shown(&text),

@@ -4,10 +4,10 @@
 //! and counted: a page loads scripts and pictures from other servers, but the load is for one. Header fields are sent as the
 //! browser sent them, except those of HTTP/2 (`:path`) and those that frame the body.
 
-use super::error::{AmmoError, Place};
-use super::request::{Defaults, Draft, Request, form_encoded};
+use super::error::{AmmoError, AmmoPlace};
+use super::request::{Defaults, Draft, PreparedRequest, form_encoded};
 use super::template::Values;
-use super::{Counts, Records};
+use super::{Records, SkippedRecords};
 use crate::json_cursor::JsonCursor;
 use serde::Deserialize;
 use std::io::{self, BufRead};
@@ -18,7 +18,7 @@ use std::sync::atomic::Ordering;
 pub(crate) struct Har<R> {
     name: String,
     defaults: Defaults,
-    counts: Arc<Counts>,
+    counts: Arc<SkippedRecords>,
     cursor: JsonCursor<R>,
     entered: bool,
     /// Number of the entry read last, from 1.
@@ -29,7 +29,7 @@ pub(crate) struct Har<R> {
 }
 
 impl<R: BufRead> Har<R> {
-    pub(crate) fn new(name: &str, reader: R, defaults: Defaults, counts: Arc<Counts>) -> Har<R> {
+    pub(crate) fn new(name: &str, reader: R, defaults: Defaults, counts: Arc<SkippedRecords>) -> Har<R> {
         Har {
             name: name.to_owned(),
             defaults,
@@ -73,10 +73,10 @@ fn enter<R: BufRead>(cursor: &mut JsonCursor<R>, wanted: &str) -> io::Result<()>
 }
 
 impl<R: BufRead + Send> Records for Har<R> {
-    fn next(&mut self, _values: &mut Values, request: &mut Request) -> Result<bool, AmmoError> {
+    fn next(&mut self, _values: &mut Values, request: &mut PreparedRequest) -> Result<bool, AmmoError> {
         loop {
             let more = self.next_entry();
-            let place = Place::Record(self.number);
+            let place = AmmoPlace::Record(self.number);
             if !more.map_err(|error| AmmoError::input(&self.name, place, error.to_string()))? {
                 return Ok(false);
             }
@@ -90,7 +90,7 @@ impl<R: BufRead + Send> Records for Har<R> {
     }
 
     fn fault(&self, reason: String) -> AmmoError {
-        AmmoError::record(&self.name, Place::Record(self.number), reason)
+        AmmoError::record(&self.name, AmmoPlace::Record(self.number), reason)
     }
 }
 
@@ -145,15 +145,15 @@ fn body(data: PostData) -> Vec<u8> {
 
 #[cfg(test)]
 mod entries {
-    use super::{Counts, Defaults, Har, Records, Request, Values};
+    use super::{Defaults, Har, PreparedRequest, Records, SkippedRecords, Values};
     use proptest::prelude::*;
     use std::sync::Arc;
     use std::sync::atomic::Ordering;
 
     fn all(text: &str) -> Result<(Vec<String>, u64), String> {
-        let counts = Arc::new(Counts::default());
+        let counts = Arc::new(SkippedRecords::default());
         let mut har = Har::new("a.har", text.as_bytes(), Defaults::default(), Arc::clone(&counts));
-        let (mut all, mut request) = (Vec::new(), Request::default());
+        let (mut all, mut request) = (Vec::new(), PreparedRequest::default());
         while har.next(&mut Values::new(1), &mut request).map_err(|error| error.to_string())? {
             all.push(String::from_utf8_lossy(&request.bytes).into_owned());
         }

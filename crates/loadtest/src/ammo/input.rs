@@ -3,7 +3,7 @@
 //! An input of up to [`KEPT_BYTES_MAX`] is kept in memory, so that a short list that is repeated for minutes needs no system
 //! calls. A longer file is opened again for each pass; a longer standard input can be read only once.
 
-use super::error::{AmmoError, Place};
+use super::error::{AmmoError, AmmoPlace};
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Cursor, Read};
 use std::path::{Path, PathBuf};
@@ -114,7 +114,7 @@ fn without_mark(bytes: &[u8]) -> &[u8] {
 }
 
 fn unreadable(name: &str, error: &io::Error) -> AmmoError {
-    AmmoError::input(name, Place::Whole, format!("cannot be read: {error}"))
+    AmmoError::input(name, AmmoPlace::Whole, format!("cannot be read: {error}"))
 }
 
 #[cfg(test)]

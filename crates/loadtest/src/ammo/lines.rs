@@ -2,7 +2,7 @@
 //!
 //! Line feeds and carriage returns at the end do not belong to a line. The last line may lack its line feed.
 
-use super::error::{AmmoError, Place};
+use super::error::{AmmoError, AmmoPlace};
 use crate::source::REQUEST_BYTES_MAX;
 use std::io::{BufRead, Read};
 
@@ -63,8 +63,8 @@ impl<R: BufRead> Lines<R> {
     }
 
     /// The place of the line read last.
-    pub(crate) fn place(&self) -> Place {
-        Place::Line(self.number)
+    pub(crate) fn place(&self) -> AmmoPlace {
+        AmmoPlace::Line(self.number)
     }
 
     /// An error in the line read last.

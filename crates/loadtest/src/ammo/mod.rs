@@ -1,9 +1,9 @@
 //! Ammo: the requests of a run, read from a file or standard input.
 //!
 //! [`Ammo`] reads records of one of five formats ([`Format`]), one at a time, repeats and shuffles them, pairs each with its
-//! expected answer, and is the [`Source`](crate::source::Source) of the engine. It holds one record, a small input or a window of
-//! bounded size ([`KEPT_BYTES_MAX`], [`SHUFFLE_BYTES_MAX`]), never a whole large input. A broken record is an error with its line
-//! or number; optionally it is skipped and counted.
+//! expected answer, and is the [`RequestSource`](crate::source::RequestSource) of the engine. It holds one record, a small input
+//! or a window of bounded size ([`KEPT_BYTES_MAX`], [`SHUFFLE_BYTES_MAX`]), never a whole large input. A broken record is an
+//! error with its line or number; optionally it is skipped and counted.
 //!
 //! Layers, each reading from the one before:
 //!
@@ -31,13 +31,13 @@ mod tag;
 mod template;
 mod url_list;
 
-pub use error::{AmmoError, Place};
+pub use error::{AmmoError, AmmoPlace};
 pub use format::Format;
 pub use input::KEPT_BYTES_MAX;
 pub use pass::OnBroken;
-pub use request::{Defaults, Request};
+pub use request::{Defaults, PreparedRequest};
 pub use shuffle::{SHUFFLE_BYTES_MAX, SHUFFLE_REQUESTS_MAX};
-pub use supply::{Ammo, Loops, Options};
+pub use supply::{Ammo, AmmoOptions, Loops};
 pub use tag::{TAG_BYTES_MAX, TAGS_MAX, Tags};
 
 pub(crate) use input::{Reader, is_standard_input};
@@ -51,7 +51,7 @@ use template::Values;
 /// Records of one format. Each record is one request.
 pub(crate) trait Records: Send {
     /// Replaces `request` by the next one. False: the input has ended.
-    fn next(&mut self, values: &mut Values, request: &mut Request) -> Result<bool, AmmoError>;
+    fn next(&mut self, values: &mut Values, request: &mut PreparedRequest) -> Result<bool, AmmoError>;
 
     /// An error about the record read last, for example that its answer belongs to another request.
     fn fault(&self, reason: String) -> AmmoError;
@@ -59,7 +59,7 @@ pub(crate) trait Records: Send {
 
 /// Records that were left out, counted while the ammo is read.
 #[derive(Debug, Default)]
-pub struct Counts {
+pub struct SkippedRecords {
     /// Broken records ([`OnBroken::Skip`]).
     pub broken: AtomicU64,
     /// Requests of a HAR for other hosts than the first.

@@ -9,7 +9,7 @@
 //! `Content-Type: application/json`. Path, values of header fields and body are templates (`template.rs`). An unknown key is an
 //! error.
 
-use super::request::{Defaults, Draft, Request};
+use super::request::{Defaults, Draft, PreparedRequest};
 use super::template::{OtherBraces, Values};
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -45,7 +45,12 @@ impl Default for Headers<'_> {
 }
 
 /// Makes the request of one line.
-pub(crate) fn make(line: &[u8], defaults: &Defaults, values: &mut Values, request: &mut Request) -> Result<(), String> {
+pub(crate) fn make(
+    line: &[u8],
+    defaults: &Defaults,
+    values: &mut Values,
+    request: &mut PreparedRequest,
+) -> Result<(), String> {
     let line: Line<'_> = serde_json::from_slice(line).map_err(|error| without_line(&error))?;
     let (body, body_type) = body(line.body, values)?;
     let method = line.method.as_deref().unwrap_or(if line.body.is_some() { "POST" } else { "GET" });
@@ -88,12 +93,12 @@ pub(crate) fn without_line(error: &serde_json::Error) -> String {
 
 #[cfg(test)]
 mod lines {
-    use super::{Defaults, Request, Values, make};
+    use super::{Defaults, PreparedRequest, Values, make};
     use proptest::prelude::*;
 
     fn made(line: &str) -> Result<(String, String), String> {
         let defaults = Defaults { host: "target".to_owned(), headers: Vec::new() };
-        let (mut values, mut request) = (Values::new(1), Request::default());
+        let (mut values, mut request) = (Values::new(1), PreparedRequest::default());
         make(line.as_bytes(), &defaults, &mut values, &mut request)?;
         Ok((String::from_utf8(request.bytes).expect("UTF-8"), request.tag))
     }

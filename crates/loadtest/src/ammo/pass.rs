@@ -1,9 +1,9 @@
 //! One pass through the ammo: each request with its expected answer.
 
 use super::error::AmmoError;
-use super::request::Request;
+use super::request::PreparedRequest;
 use super::template::Values;
-use super::{Counts, Records};
+use super::{Records, SkippedRecords};
 use crate::answers::{AnswerLines, Expected};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -21,7 +21,7 @@ pub enum OnBroken {
 /// A request, with its expected answer if known.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Item {
-    pub(crate) request: Request,
+    pub(crate) request: PreparedRequest,
     pub(crate) expected: Option<Expected>,
 }
 
@@ -38,7 +38,7 @@ pub(crate) struct Pass {
     pub(crate) records: Box<dyn Records>,
     pub(crate) answers: Option<AnswerLines>,
     pub(crate) on_broken: OnBroken,
-    pub(crate) counts: Arc<Counts>,
+    pub(crate) counts: Arc<SkippedRecords>,
 }
 
 impl Pass {
@@ -72,7 +72,7 @@ impl Pass {
     }
 
     /// Requests and answers are paired by their order; method and target reveal where the two files diverge.
-    fn check_pair(&self, request: &Request, expected: &Expected) -> Result<(), AmmoError> {
+    fn check_pair(&self, request: &PreparedRequest, expected: &Expected) -> Result<(), AmmoError> {
         let (method, target) = request.method_and_target();
         let answers = self.answers.as_ref();
         match method == expected.method && target == expected.target {

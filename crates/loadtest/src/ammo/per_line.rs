@@ -3,12 +3,12 @@
 use super::Records;
 use super::error::AmmoError;
 use super::lines::Lines;
-use super::request::{Defaults, Request};
+use super::request::{Defaults, PreparedRequest};
 use super::template::Values;
 use std::io::BufRead;
 
 /// Makes the request of one line; the error describes the problem.
-pub(super) type Make = fn(&[u8], &Defaults, &mut Values, &mut Request) -> Result<(), String>;
+pub(super) type Make = fn(&[u8], &Defaults, &mut Values, &mut PreparedRequest) -> Result<(), String>;
 
 /// Reads the lines of `reader`, and makes a request of each.
 pub(super) struct PerLine<R> {
@@ -24,7 +24,7 @@ impl<R: BufRead> PerLine<R> {
 }
 
 impl<R: BufRead + Send> Records for PerLine<R> {
-    fn next(&mut self, values: &mut Values, request: &mut Request) -> Result<bool, AmmoError> {
+    fn next(&mut self, values: &mut Values, request: &mut PreparedRequest) -> Result<bool, AmmoError> {
         let Some(line) = self.lines.next_entry()? else { return Ok(false) };
         let made = (self.make)(line, &self.defaults, values, request);
         made.map(|()| true).map_err(|reason| self.lines.error(reason))

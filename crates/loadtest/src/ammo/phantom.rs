@@ -12,8 +12,8 @@
 //! A record must hold exactly one request; otherwise replies would be attributed to other requests. Its head must be complete,
 //! and its body as long as `Content-Length` says. A chunked body is not checked.
 
-use super::error::{AmmoError, Place};
-use super::request::{Request, append_shape_of, method_and_target, says_close};
+use super::error::{AmmoError, AmmoPlace};
+use super::request::{PreparedRequest, append_shape_of, method_and_target, says_close};
 use super::template::Values;
 use super::{Records, tag};
 use crate::source::REQUEST_BYTES_MAX;
@@ -67,12 +67,12 @@ impl<R: BufRead> Phantom<R> {
 
     /// An error after which the next record cannot be found.
     fn broken(&self, reason: String) -> AmmoError {
-        AmmoError::input(&self.name, Place::Record(self.number), reason)
+        AmmoError::input(&self.name, AmmoPlace::Record(self.number), reason)
     }
 }
 
 impl<R: BufRead + Send> Records for Phantom<R> {
-    fn next(&mut self, _values: &mut Values, request: &mut Request) -> Result<bool, AmmoError> {
+    fn next(&mut self, _values: &mut Values, request: &mut PreparedRequest) -> Result<bool, AmmoError> {
         self.number += 1;
         if !self.read_header()? {
             return Ok(false);
@@ -96,7 +96,7 @@ impl<R: BufRead + Send> Records for Phantom<R> {
     }
 
     fn fault(&self, reason: String) -> AmmoError {
-        AmmoError::record(&self.name, Place::Record(self.number), reason)
+        AmmoError::record(&self.name, AmmoPlace::Record(self.number), reason)
     }
 }
 
@@ -152,13 +152,13 @@ fn check_body(body: &[u8], length: usize) -> Result<(), String> {
 
 #[cfg(test)]
 mod records {
-    use super::{AmmoError, Phantom, Records, Request, Values};
+    use super::{AmmoError, Phantom, PreparedRequest, Records, Values};
     use proptest::prelude::*;
 
-    fn all(bytes: &[u8]) -> Result<Vec<Request>, AmmoError> {
+    fn all(bytes: &[u8]) -> Result<Vec<PreparedRequest>, AmmoError> {
         let mut records = Phantom::new("ammo", bytes);
         let mut all = Vec::new();
-        let mut request = Request::default();
+        let mut request = PreparedRequest::default();
         while records.next(&mut Values::new(1), &mut request)? {
             all.push(request.clone());
         }

@@ -12,7 +12,7 @@ const HEADERS_MAX: usize = 128;
 
 /// A request that is ready to send.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Request {
+pub struct PreparedRequest {
     /// Head and body, in HTTP/1.1.
     pub bytes: Vec<u8>,
     /// The name under which the request is counted: the ammo's tag, or else method and shape of the path.
@@ -21,7 +21,7 @@ pub struct Request {
     pub closes: bool,
 }
 
-impl Request {
+impl PreparedRequest {
     /// Method and target of the request line. Both are empty if the bytes have no request line.
     pub fn method_and_target(&self) -> (&str, &str) {
         method_and_target(&self.bytes).unwrap_or_default()
@@ -107,7 +107,7 @@ impl Draft {
     }
 
     /// Encodes the request, replacing `request`.
-    pub(crate) fn encode(&self, defaults: &Defaults, request: &mut Request) -> Result<(), Unsendable> {
+    pub(crate) fn encode(&self, defaults: &Defaults, request: &mut PreparedRequest) -> Result<(), Unsendable> {
         self.check()?;
         let out = &mut request.bytes;
         out.clear();
@@ -245,7 +245,7 @@ pub(crate) fn shown(text: &str) -> &str {
 
 #[cfg(test)]
 mod encoding {
-    use super::{Defaults, Draft, Request, method_and_target};
+    use super::{Defaults, Draft, PreparedRequest, method_and_target};
     use crate::source::REQUEST_BYTES_MAX;
     use proptest::prelude::*;
 
@@ -254,7 +254,7 @@ mod encoding {
     }
 
     fn encoded(draft: &Draft) -> Result<String, String> {
-        let mut request = Request::default();
+        let mut request = PreparedRequest::default();
         draft.encode(&defaults(), &mut request).map_err(String::from)?;
         Ok(String::from_utf8(request.bytes).expect("UTF-8"))
     }
@@ -290,7 +290,7 @@ mod encoding {
     fn a_host_of_the_command_line_goes_before_the_targets_and_behind_the_ammos() {
         let defaults = Defaults::new("target:80", vec![("host".to_owned(), "named".to_owned())]);
         for (url, host) in [("/", "named"), ("http://a.example/", "a.example")] {
-            let mut request = Request::default();
+            let mut request = PreparedRequest::default();
             Draft::of_url("GET", url).encode(&defaults, &mut request).expect("sendable");
             assert_eq!(String::from_utf8_lossy(&request.bytes), format!("GET / HTTP/1.1\r\nHost: {host}\r\n\r\n"));
         }
@@ -302,7 +302,7 @@ mod encoding {
             let mut draft = Draft::of_url("GET", "/");
             draft.headers.extend(own.map(|value| ("connection".to_owned(), value.to_owned())));
             let defaults = Defaults { headers: vec![("Connection".to_owned(), default.to_owned())], ..defaults() };
-            let mut request = Request::default();
+            let mut request = PreparedRequest::default();
             draft.encode(&defaults, &mut request).expect("sendable");
             request.closes
         };
@@ -336,7 +336,7 @@ mod encoding {
             let mut draft = Draft::of_url(&method, &target);
             draft.headers.push((name, value));
             draft.body = body.clone();
-            let mut request = Request::default();
+            let mut request = PreparedRequest::default();
             if draft.encode(&defaults(), &mut request).is_ok() {
                 let head = memchr::memmem::find(&request.bytes, b"\r\n\r\n").expect("a head") + 4;
                 prop_assert_eq!(&request.bytes[head..], &body);

@@ -1,6 +1,6 @@
 //! Passes through the ammo, optionally shuffled, as the engine's source of requests.
 
-use super::error::{AmmoError, Place};
+use super::error::{AmmoError, AmmoPlace};
 use super::format::Format;
 use super::input::{Input, KEPT_BYTES_MAX, Reader};
 use super::pass::{Item, OnBroken, Pass};
@@ -9,9 +9,9 @@ use super::request::Defaults;
 use super::shuffle::Window;
 use super::tag::Tags;
 use super::template::{Values, has_random_placeholder};
-use super::{Counts, Records, access_log, har, ndjson, phantom, url_list};
+use super::{Records, SkippedRecords, access_log, har, ndjson, phantom, url_list};
 use crate::answers::{AnswerLines, Comparison};
-use crate::source::{Described, Source, SourceError};
+use crate::source::{Described, RequestSource, SourceError};
 use std::io::BufRead;
 use std::num::NonZeroU64;
 use std::path::Path;
@@ -29,7 +29,7 @@ pub enum Loops {
 
 /// Options of reading ammo.
 #[derive(Clone, Debug, Default)]
-pub struct Options {
+pub struct AmmoOptions {
     /// The format. `None`: it is detected from the content.
     pub format: Option<Format>,
     /// How often the ammo is read.
@@ -48,9 +48,9 @@ pub struct Options {
 pub struct Ammo {
     input: Input,
     format: Format,
-    options: Options,
+    options: AmmoOptions,
     answers: Option<(Input, Arc<Comparison>)>,
-    counts: Arc<Counts>,
+    counts: Arc<SkippedRecords>,
     values: Values,
     tags: Tags,
     pass: Option<Pass>,
@@ -78,7 +78,7 @@ enum Step {
 
 impl Ammo {
     /// Opens a file, or standard input for `-`.
-    pub fn open(path: &Path, options: Options) -> Result<Ammo, AmmoError> {
+    pub fn open(path: &Path, options: AmmoOptions) -> Result<Ammo, AmmoError> {
         Ammo::of_input(Input::open(path)?, None, options)
     }
 
@@ -88,7 +88,7 @@ impl Ammo {
         path: &Path,
         answers: &Path,
         comparison: Arc<Comparison>,
-        options: Options,
+        options: AmmoOptions,
     ) -> Result<Ammo, AmmoError> {
         Ammo::of_input(Input::open(path)?, Some((Input::open(answers)?, comparison)), options)
     }
@@ -97,7 +97,7 @@ impl Ammo {
     pub fn of_streams(
         ammo: (&str, Box<dyn BufRead + Send>),
         answers: Option<(&str, Box<dyn BufRead + Send>, Arc<Comparison>)>,
-        options: Options,
+        options: AmmoOptions,
     ) -> Result<Ammo, AmmoError> {
         let answers = match answers {
             Some((name, stream, comparison)) => Some((Input::of_stream(name, stream)?, comparison)),
@@ -106,7 +106,11 @@ impl Ammo {
         Ammo::of_input(Input::of_stream(ammo.0, ammo.1)?, answers, options)
     }
 
-    fn of_input(input: Input, answers: Option<(Input, Arc<Comparison>)>, options: Options) -> Result<Ammo, AmmoError> {
+    fn of_input(
+        input: Input,
+        answers: Option<(Input, Arc<Comparison>)>,
+        options: AmmoOptions,
+    ) -> Result<Ammo, AmmoError> {
         let format = match options.format {
             Some(format) => format,
             None => Format::found(input.name(), input.beginning())?,
@@ -141,7 +145,7 @@ impl Ammo {
             None => Ok(()),
             Some(input) => Err(AmmoError::input(
                 input.name(),
-                Place::Whole,
+                AmmoPlace::Whole,
                 format!(
                     "more than {} MB of a stream are read once: put them into a file to repeat them",
                     KEPT_BYTES_MAX >> 20
@@ -161,7 +165,7 @@ impl Ammo {
     }
 
     /// Counters of skipped records; they grow while the ammo is read.
-    pub fn counts(&self) -> Arc<Counts> {
+    pub fn counts(&self) -> Arc<SkippedRecords> {
         Arc::clone(&self.counts)
     }
 
@@ -247,7 +251,7 @@ impl Ammo {
     }
 
     fn fault(&self, reason: &str) -> AmmoError {
-        AmmoError::input(self.input.name(), Place::Whole, reason)
+        AmmoError::input(self.input.name(), AmmoPlace::Whole, reason)
     }
 
     /// Reads the next request into `item`.
@@ -308,7 +312,7 @@ impl Ammo {
     }
 }
 
-impl Source for Ammo {
+impl RequestSource for Ammo {
     fn next(&mut self, bytes: &mut Vec<u8>) -> Result<Option<Described>, SourceError> {
         if self.next_item().map_err(|error| SourceError(error.to_string()))?.is_none() {
             return Ok(None);
@@ -340,16 +344,16 @@ fn describe(item: &Item, index: u64, tag: u32) -> Described {
 
 #[cfg(test)]
 mod supplying {
-    use super::{Ammo, Described, Format, Input, Loops, Options, Source};
+    use super::{Ammo, AmmoOptions, Described, Format, Input, Loops, RequestSource};
     use std::num::NonZeroU64;
 
-    fn ammo(text: &str, options: Options) -> Ammo {
+    fn ammo(text: &str, options: AmmoOptions) -> Ammo {
         let input = Input::of_stream("input", Box::new(std::io::Cursor::new(text.as_bytes().to_vec())));
         Ammo::of_input(input.expect("open"), None, options).expect("ammo")
     }
 
-    fn times(times: u64) -> Options {
-        Options { loops: Loops::Times(NonZeroU64::new(times).expect("some")), ..Options::default() }
+    fn times(times: u64) -> AmmoOptions {
+        AmmoOptions { loops: Loops::Times(NonZeroU64::new(times).expect("some")), ..AmmoOptions::default() }
     }
 
     fn targets(ammo: &mut Ammo, at_most: usize) -> Vec<String> {
@@ -368,13 +372,13 @@ mod supplying {
     #[test]
     fn ammo_is_repeated_as_often_as_is_said_or_needed() {
         assert_eq!(targets(&mut ammo("/a\n/b\n", times(2)), 100), ["/a", "/b", "/a", "/b"]);
-        assert_eq!(targets(&mut ammo("/a\n/b\n", Options::default()), 5), ["/a", "/b", "/a", "/b", "/a"]);
+        assert_eq!(targets(&mut ammo("/a\n/b\n", AmmoOptions::default()), 5), ["/a", "/b", "/a", "/b", "/a"]);
     }
 
     #[test]
     fn templates_are_filled_anew_in_each_pass() {
         assert_eq!(targets(&mut ammo("/{seq}\n", times(3)), 100), ["/1", "/2", "/3"]);
-        let options = |seed| Options { seed, ..Options::default() };
+        let options = |seed| AmmoOptions { seed, ..AmmoOptions::default() };
         let first = targets(&mut ammo("/{int:1..1000000}\n", options(1)), 20);
         assert_eq!(first, targets(&mut ammo("/{int:1..1000000}\n", options(1)), 20));
         assert_ne!(first, targets(&mut ammo("/{int:1..1000000}\n", options(2)), 20));
@@ -383,7 +387,7 @@ mod supplying {
     #[test]
     fn a_shuffled_pass_ends_before_the_next_one_begins_and_the_passes_differ() {
         let text: String = (0..50).map(|number| format!("/{number}\n")).collect();
-        let options = |seed| Options { shuffle: Some(seed), ..times(2) };
+        let options = |seed| AmmoOptions { shuffle: Some(seed), ..times(2) };
         let order = targets(&mut ammo(&text, options(1)), 1000);
         assert_eq!(order.len(), 100);
         let sorted = |part: &[String]| {
@@ -406,13 +410,13 @@ mod supplying {
         };
         let told = open(times(2)).expect_err("it is too long").to_string();
         assert!(told.contains("input: more than 4 MB"), "{told}");
-        assert_eq!((open(times(1)).is_ok(), open(Options::default()).is_ok()), (true, true));
+        assert_eq!((open(times(1)).is_ok(), open(AmmoOptions::default()).is_ok()), (true, true));
     }
 
     #[test]
     fn random_placeholders_are_found_where_the_format_has_some() {
         let is = |text: &str, format: Format| {
-            ammo(text, Options { format: Some(format), ..Options::default() }).may_be_random()
+            ammo(text, AmmoOptions { format: Some(format), ..AmmoOptions::default() }).may_be_random()
         };
         for text in ["/{int:1..2}\n", "/a\n/{choice:a|b}\n", "/{uuid}\n"] {
             assert!(is(text, Format::Urls) && !is(text, Format::AccessLog), "{text}");
@@ -423,18 +427,18 @@ mod supplying {
 
     #[test]
     fn one_request_that_never_changes_is_constant() {
-        let constant = |text: &str, options: Options| ammo(text, options).constant();
-        let (bytes, described) = constant("# one\n/a\n", Options::default()).expect("constant");
+        let constant = |text: &str, options: AmmoOptions| ammo(text, options).constant();
+        let (bytes, described) = constant("# one\n/a\n", AmmoOptions::default()).expect("constant");
         assert_eq!((bytes.as_slice(), described), (&b"GET /a HTTP/1.1\r\nHost: \r\n\r\n"[..], Described::default()));
-        assert!(constant("/a\n/b\n", Options::default()).is_none());
-        assert!(constant("/{seq}\n", Options::default()).is_none());
+        assert!(constant("/a\n/b\n", AmmoOptions::default()).is_none());
+        assert!(constant("/{seq}\n", AmmoOptions::default()).is_none());
         assert!(constant("/a\n", times(3)).is_none());
     }
 
     #[test]
     fn the_engine_learns_of_head_and_of_connections_that_close() {
         let text = "{\"method\":\"HEAD\",\"path\":\"/a\"}\n{\"path\":\"/a\",\"headers\":{\"Connection\":\"close\"}}\n";
-        let mut ammo = ammo(text, Options { format: Some(Format::Ndjson), ..times(1) });
+        let mut ammo = ammo(text, AmmoOptions { format: Some(Format::Ndjson), ..times(1) });
         let mut next = || ammo.next(&mut Vec::new()).expect("good").expect("more");
         let (first, second) = (next(), next());
         assert_eq!((first.is_head, first.closes, first.tag), (true, false, 0));
@@ -443,7 +447,7 @@ mod supplying {
 
     #[test]
     fn ammo_without_a_request_is_an_error_rather_than_an_endless_loop() {
-        let options = Options { format: Some(Format::Urls), ..Options::default() };
+        let options = AmmoOptions { format: Some(Format::Urls), ..AmmoOptions::default() };
         let error = ammo("# nothing\n", options).next(&mut Vec::new()).expect_err("empty");
         assert_eq!(error.to_string(), "input: it holds no request");
     }

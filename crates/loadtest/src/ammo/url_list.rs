@@ -3,11 +3,16 @@
 //! A URL is `http://HOST/PATH`, whose host becomes the request's `Host`, or a path. The command line decides which address is
 //! connected to. Lines are templates (`template.rs`).
 
-use super::request::{Defaults, Draft, Request};
+use super::request::{Defaults, Draft, PreparedRequest};
 use super::template::{OtherBraces, Values};
 
 /// Makes the request of one line.
-pub(crate) fn make(line: &[u8], defaults: &Defaults, values: &mut Values, request: &mut Request) -> Result<(), String> {
+pub(crate) fn make(
+    line: &[u8],
+    defaults: &Defaults,
+    values: &mut Values,
+    request: &mut PreparedRequest,
+) -> Result<(), String> {
     let line = std::str::from_utf8(line).map_err(|_| "not UTF-8".to_owned())?;
     let line = values.fill(line, OtherBraces::Error)?;
     let mut words = line.split_ascii_whitespace();
@@ -21,11 +26,11 @@ pub(crate) fn make(line: &[u8], defaults: &Defaults, values: &mut Values, reques
 
 #[cfg(test)]
 mod lines {
-    use super::{Defaults, Request, Values, make};
+    use super::{Defaults, PreparedRequest, Values, make};
 
     fn made(line: &str) -> Result<(String, String), String> {
         let defaults = Defaults { host: "target".to_owned(), headers: Vec::new() };
-        let (mut values, mut request) = (Values::new(1), Request::default());
+        let (mut values, mut request) = (Values::new(1), PreparedRequest::default());
         make(line.as_bytes(), &defaults, &mut values, &mut request)?;
         Ok((String::from_utf8(request.bytes).expect("UTF-8"), request.tag))
     }

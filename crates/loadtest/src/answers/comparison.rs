@@ -5,9 +5,9 @@
 //! the oldest is dropped: its reply was not passed to the comparer (whose queue was full), and counted by its status alone.
 
 use super::compare;
-use super::difference::{Difference, Differences, cut};
+use super::difference::{AnswerDifferences, Difference, cut};
 use super::expected::Expected;
-use crate::source::{Observed, ObservedReply, Observer, Verdict};
+use crate::source::{Observed, ObservedReply, Observer, ReplyVerdict};
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -22,7 +22,7 @@ const GAP_MAX: usize = 100_000;
 #[derive(Debug, Default)]
 pub struct Comparison {
     pending: Mutex<Pending>,
-    differences: Mutex<Differences>,
+    differences: Mutex<AnswerDifferences>,
 }
 
 /// A request in flight.
@@ -100,22 +100,22 @@ impl Comparison {
     }
 
     /// The differences so far.
-    pub fn differences(&self) -> Differences {
+    pub fn differences(&self) -> AnswerDifferences {
         lock(&self.differences).clone()
     }
 
-    fn judge(&self, index: u64, entry: &Entry, reply: &ObservedReply<'_>) -> Verdict {
+    fn judge(&self, index: u64, entry: &Entry, reply: &ObservedReply<'_>) -> ReplyVerdict {
         let mut differences = lock(&self.differences);
         let what = match check(&entry.expected, reply) {
             Check::Unknown => {
                 differences.uncompared += 1;
-                return Verdict::Unknown;
+                return ReplyVerdict::Unknown;
             }
             Check::Right => None,
             Check::Wrong(what) => Some(what),
         };
         differences.compared += 1;
-        let Some(what) = what else { return Verdict::Right };
+        let Some(what) = what else { return ReplyVerdict::Right };
         differences.add(|| Difference {
             index,
             what,
@@ -123,7 +123,7 @@ impl Comparison {
             expected: (entry.expected.status, entry.expected.body.as_deref().map(cut)),
             received: (reply.status, cut(reply.body)),
         });
-        Verdict::Wrong
+        ReplyVerdict::Wrong
     }
 }
 
@@ -159,11 +159,11 @@ pub struct Comparer {
 }
 
 impl Observer for Comparer {
-    fn observe(&mut self, observed: &Observed<'_>) -> Verdict {
+    fn observe(&mut self, observed: &Observed<'_>) -> ReplyVerdict {
         let entry = lock(&self.comparison.pending).take(observed.index);
         match (entry, &observed.reply) {
             (Some(entry), Some(reply)) => self.comparison.judge(observed.index, &entry, reply),
-            _ => Verdict::Unknown,
+            _ => ReplyVerdict::Unknown,
         }
     }
 }
@@ -171,7 +171,7 @@ impl Observer for Comparer {
 #[cfg(test)]
 mod verdicts {
     use super::{Comparison, Expected, PENDING_BYTES_MAX, lock};
-    use crate::source::{Observed, ObservedReply, Observer, Verdict};
+    use crate::source::{Observed, ObservedReply, Observer, ReplyVerdict};
     use proptest::prelude::*;
     use std::sync::Arc;
 
@@ -193,12 +193,12 @@ mod verdicts {
         }
         let mut comparer = comparison.comparer();
         let mut verdict = |observed: Observed<'_>| comparer.observe(&observed);
-        assert_eq!(verdict(observed(2, 200, r#"{"a":2}"#)), Verdict::Wrong);
-        assert_eq!(verdict(observed(0, 200, r#"{"a":1.0}"#)), Verdict::Right);
-        assert_eq!(verdict(observed(1, 404, r#"{"a":1}"#)), Verdict::Wrong);
-        assert_eq!(verdict(observed(3, 200, "anything")), Verdict::Right);
-        assert_eq!(verdict(observed(0, 200, "")), Verdict::Unknown, "a reply is judged once");
-        assert_eq!(verdict(Observed { index: 4, tag: 0, reply: None }), Verdict::Unknown);
+        assert_eq!(verdict(observed(2, 200, r#"{"a":2}"#)), ReplyVerdict::Wrong);
+        assert_eq!(verdict(observed(0, 200, r#"{"a":1.0}"#)), ReplyVerdict::Right);
+        assert_eq!(verdict(observed(1, 404, r#"{"a":1}"#)), ReplyVerdict::Wrong);
+        assert_eq!(verdict(observed(3, 200, "anything")), ReplyVerdict::Right);
+        assert_eq!(verdict(observed(0, 200, "")), ReplyVerdict::Unknown, "a reply is judged once");
+        assert_eq!(verdict(Observed { index: 4, tag: 0, reply: None }), ReplyVerdict::Unknown);
         let differences = comparison.differences();
         assert_eq!((differences.count, differences.compared), (2, 4));
         let what: Vec<_> = differences.kept.iter().map(|kept| (kept.index, kept.what.as_str())).collect();
@@ -212,7 +212,7 @@ mod verdicts {
         comparison.expect(0, b"", expected(200, Some("a")));
         let reply = ObservedReply { status: 200, body: b"b", is_cut: true };
         let verdict = comparison.comparer().observe(&Observed { index: 0, tag: 0, reply: Some(reply) });
-        assert_eq!((verdict, comparison.differences().uncompared), (Verdict::Unknown, 1));
+        assert_eq!((verdict, comparison.differences().uncompared), (ReplyVerdict::Unknown, 1));
     }
 
     #[test]
@@ -223,8 +223,8 @@ mod verdicts {
         (0..count).for_each(|index| comparison.expect(index, b"", expected(200, Some(&body))));
         assert!(lock(&comparison.pending).bytes <= PENDING_BYTES_MAX);
         let mut comparer = comparison.comparer();
-        assert_eq!(comparer.observe(&observed(0, 200, &body)), Verdict::Unknown);
-        assert_eq!(comparer.observe(&observed(count - 1, 200, &body)), Verdict::Right);
+        assert_eq!(comparer.observe(&observed(0, 200, &body)), ReplyVerdict::Unknown);
+        assert_eq!(comparer.observe(&observed(count - 1, 200, &body)), ReplyVerdict::Right);
     }
 
     proptest! {
@@ -247,8 +247,8 @@ mod verdicts {
                 } else {
                     let index = next.saturating_sub(index);
                     let verdict = comparer.observe(&observed(index, 200, ""));
-                    let right = model.remove(&index).map_or(Verdict::Unknown, |status| {
-                        if status == 200 { Verdict::Right } else { Verdict::Wrong }
+                    let right = model.remove(&index).map_or(ReplyVerdict::Unknown, |status| {
+                        if status == 200 { ReplyVerdict::Right } else { ReplyVerdict::Wrong }
                     });
                     prop_assert_eq!(verdict, right);
                 }

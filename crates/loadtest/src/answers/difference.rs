@@ -24,7 +24,7 @@ pub struct Difference {
 
 /// The differences of a run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Differences {
+pub struct AnswerDifferences {
     /// The first differences, at most [`DIFFERENCES_KEPT_MAX`].
     pub kept: Vec<Difference>,
     /// Number of differences.
@@ -35,7 +35,7 @@ pub struct Differences {
     pub uncompared: u64,
 }
 
-impl Differences {
+impl AnswerDifferences {
     /// Counts a difference, and keeps it if it is among the first.
     pub(crate) fn add(&mut self, difference: impl FnOnce() -> Difference) {
         self.count += 1;
@@ -63,7 +63,7 @@ impl fmt::Display for Difference {
     }
 }
 
-impl fmt::Display for Differences {
+impl fmt::Display for AnswerDifferences {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.kept.iter().try_for_each(|difference| writeln!(f, "{difference}"))?;
         write!(f, "{} of {} answers differ", self.count, self.compared)?;
@@ -95,7 +95,7 @@ impl fmt::Display for Shown<'_> {
 
 #[cfg(test)]
 mod showing {
-    use super::{DIFFERENCES_KEPT_MAX, Difference, Differences, SHOWN_BYTES_MAX, cut};
+    use super::{AnswerDifferences, DIFFERENCES_KEPT_MAX, Difference, SHOWN_BYTES_MAX, cut};
 
     fn difference(index: u64) -> Difference {
         Difference {
@@ -119,7 +119,7 @@ mod showing {
 
     #[test]
     fn the_first_differences_are_kept_and_the_rest_is_counted() {
-        let mut differences = Differences { compared: 500, ..Differences::default() };
+        let mut differences = AnswerDifferences { compared: 500, ..AnswerDifferences::default() };
         (0..150).for_each(|index| differences.add(|| difference(index)));
         assert_eq!((differences.kept.len(), differences.kept[99].index), (DIFFERENCES_KEPT_MAX, 99));
         let text = differences.to_string();

@@ -11,6 +11,6 @@ mod expected;
 mod reader;
 
 pub use comparison::{Comparer, Comparison, PENDING_BYTES_MAX};
-pub use difference::{DIFFERENCES_KEPT_MAX, Difference, Differences, SHOWN_BYTES_MAX};
+pub use difference::{AnswerDifferences, DIFFERENCES_KEPT_MAX, Difference, SHOWN_BYTES_MAX};
 pub use expected::Expected;
 pub(crate) use reader::AnswerLines;

@@ -1,6 +1,6 @@
 //! The arguments that name the source of requests, and the source that is made from them.
 
-use crate::ammo::{Ammo, Counts, Defaults, Format, Loops, OnBroken, Options};
+use crate::ammo::{Ammo, AmmoOptions, Defaults, Format, Loops, OnBroken, SkippedRecords};
 use crate::answers::Comparison;
 use clap::Args;
 use std::num::NonZeroU64;
@@ -39,14 +39,14 @@ pub(super) struct Opened {
     pub(super) ammo: Ammo,
     /// The comparison with the answers file.
     pub(super) comparison: Option<Arc<Comparison>>,
-    pub(super) counts: Arc<Counts>,
+    pub(super) counts: Arc<SkippedRecords>,
 }
 
 impl AmmoArguments {
     /// Opens the ammo. `None`: none is named. `seed` is that of placeholders.
     pub(super) fn open(&self, seed: Option<u64>, defaults: Defaults) -> Result<Option<Opened>, String> {
         let Some(path) = &self.ammo else { return Ok(None) };
-        let options = Options {
+        let options = AmmoOptions {
             format: self.ammo_format,
             loops: self.loops.map_or(Loops::Endless, Loops::Times),
             shuffle: self.shuffle,
@@ -67,7 +67,7 @@ impl AmmoArguments {
 }
 
 /// Notices about the ammo after a run.
-pub(super) fn notices(counts: &Counts, comparison: Option<&Comparison>) -> Vec<String> {
+pub(super) fn notices(counts: &SkippedRecords, comparison: Option<&Comparison>) -> Vec<String> {
     let (broken, left_out) = (counts.broken.load(Ordering::Relaxed), counts.left_out.load(Ordering::Relaxed));
     let mut notices = Vec::new();
     if broken > 0 {

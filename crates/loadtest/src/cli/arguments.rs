@@ -11,7 +11,7 @@ use std::time::Duration;
 /// A load on one server, or one of the commands.
 #[derive(Clone, Debug, Args)]
 #[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
-pub struct Arguments {
+pub struct LoadArguments {
     /// What is run instead of a load on a URL.
     #[command(subcommand)]
     pub command: Option<LoadtestCommand>,

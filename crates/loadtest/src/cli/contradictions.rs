@@ -3,12 +3,12 @@
 //! Conflicts between the mere presence of options are in their declarations (`conflicts_with`, `requires`). This file has those
 //! that depend on their values or on the ammo.
 
-use super::Arguments;
+use super::LoadArguments;
 use crate::ammo::{Ammo, Format, is_standard_input};
-use crate::target::Target;
+use crate::target::TargetUrl;
 
 /// Checks the arguments by themselves.
-pub(super) fn check(arguments: &Arguments) -> Result<(), String> {
+pub(super) fn check(arguments: &LoadArguments) -> Result<(), String> {
     let (ammo, vs) = (&arguments.ammo, arguments.results.vs.as_deref());
     let read = [("--ammo", &ammo.ammo), ("--answers", &ammo.answers)];
     let mut from_standard_input =
@@ -25,7 +25,7 @@ pub(super) fn check(arguments: &Arguments) -> Result<(), String> {
         }
         _ => {}
     }
-    let is_tls = |url: &str| Target::parse(url).is_ok_and(|target| target.is_tls);
+    let is_tls = |url: &str| TargetUrl::parse(url).is_ok_and(|target| target.is_tls);
     if arguments.tls_ca.is_some() && !arguments.url.as_deref().into_iter().chain(vs).any(is_tls) {
         return Err("--tls-ca: no address begins with https://, so no certificate is checked: leave it out".to_owned());
     }
@@ -33,7 +33,7 @@ pub(super) fn check(arguments: &Arguments) -> Result<(), String> {
 }
 
 /// Checks the arguments against the ammo that they name.
-pub(super) fn check_ammo(arguments: &Arguments, ammo: &Ammo) -> Result<(), String> {
+pub(super) fn check_ammo(arguments: &LoadArguments, ammo: &Ammo) -> Result<(), String> {
     if arguments.seed.is_some() && !ammo.may_be_random() {
         return Err(
             "--seed: the ammo has no random placeholders, so the seed changes nothing: leave it out (--shuffle has a seed of its own)"

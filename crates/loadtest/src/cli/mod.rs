@@ -10,19 +10,19 @@ mod results;
 mod tests;
 
 pub use ammo::AmmoArguments;
-pub use arguments::{Arguments, LoadtestCommand};
+pub use arguments::{LoadArguments, LoadtestCommand};
 pub use results::ResultArguments;
 
 use crate::ammo::Defaults;
 use crate::cup;
-use crate::engine::{self, Finished, Load, Settings, Stop, Watchers, room};
+use crate::engine::{self, Finished, Load, LoadSettings, Stop, Watchers, room};
 use crate::live;
 use crate::output::Outputs;
 use crate::profile::Profile;
 use crate::recording::Recording;
-use crate::request::{Constant, Parts};
-use crate::source::{Observer, Source};
-use crate::target::{self, Target};
+use crate::request::{Constant, RequestParts};
+use crate::source::{Observer, RequestSource};
+use crate::target::{self, TargetUrl};
 use crate::versus::{self, Side, SideBySide, Turn};
 use reactor::TlsClient;
 use reactor::signals::Termination;
@@ -52,7 +52,7 @@ const BODY_BYTES_MAX: u64 = 8 << 20;
 
 /// Runs the command. Must be called before any other thread starts, since a signal would end the process through those. The error
 /// is for the user.
-pub fn run(arguments: &Arguments) -> Result<(), String> {
+pub fn run(arguments: &LoadArguments) -> Result<(), String> {
     let termination = Termination::claim().map_err(|error| format!("cannot wait for signals: {error}"))?;
     let stop = Stop::default();
     end_by_signal(termination, stop.clone());
@@ -68,7 +68,7 @@ fn run_cup(arguments: &cup::CupArguments, stop: &Stop) -> Result<(), String> {
     cup::run(arguments, program, stop, &mut std::io::stdout().lock())
 }
 
-fn run_load(arguments: &Arguments, stop: &Stop) -> Result<(), String> {
+fn run_load(arguments: &LoadArguments, stop: &Stop) -> Result<(), String> {
     contradictions::check(arguments)?;
     let outputs = arguments.results.outputs();
     outputs.check().map_err(|error| error.to_string())?;
@@ -85,7 +85,12 @@ fn run_load(arguments: &Arguments, stop: &Stop) -> Result<(), String> {
 }
 
 /// One turn of two servers under the same load.
-fn run_turn(arguments: &Arguments, [first, second]: [&str; 2], turn: Turn, stop: &Stop) -> Result<Recording, String> {
+fn run_turn(
+    arguments: &LoadArguments,
+    [first, second]: [&str; 2],
+    turn: Turn,
+    stop: &Stop,
+) -> Result<Recording, String> {
     notice(&format!("turn {} of {}", turn.index + 1, turn.count));
     let finished = run_once(arguments, if turn.side == Side::First { first } else { second }, stop)?;
     match finished.failure {
@@ -96,14 +101,14 @@ fn run_turn(arguments: &Arguments, [first, second]: [&str; 2], turn: Turn, stop:
 }
 
 /// One load on one server, with the live screen.
-fn run_once(arguments: &Arguments, url: &str, stop: &Stop) -> Result<Finished, String> {
-    let target = Target::parse(url).map_err(|error| error.to_string())?;
+fn run_once(arguments: &LoadArguments, url: &str, stop: &Stop) -> Result<Finished, String> {
+    let target = TargetUrl::parse(url).map_err(|error| error.to_string())?;
     let opened = arguments.ammo.open(arguments.seed, defaults(arguments, &target))?;
     if let Some(opened) = &opened {
         contradictions::check_ammo(arguments, &opened.ammo)?;
     }
     let settings = settings(arguments, &target)?;
-    let (source, comparison, counts): (Box<dyn Source>, _, _) = match opened {
+    let (source, comparison, counts): (Box<dyn RequestSource>, _, _) = match opened {
         Some(opened) => (Box::new(opened.ammo), opened.comparison, Some(opened.counts)),
         None => (source(arguments, &target)?, None, None),
     };
@@ -131,7 +136,7 @@ fn deliver(outputs: &Outputs, run: &Recording, comparison: Option<&SideBySide>) 
 }
 
 /// Fields that each request of the ammo receives.
-fn defaults(arguments: &Arguments, target: &Target) -> Defaults {
+fn defaults(arguments: &LoadArguments, target: &TargetUrl) -> Defaults {
     Defaults::new(&target.authority, headers(arguments))
 }
 
@@ -145,7 +150,7 @@ fn end_by_signal(termination: Termination, stop: Stop) {
 }
 
 /// The engine's settings from the arguments, once the target is permitted and resources suffice.
-fn settings(arguments: &Arguments, target: &Target) -> Result<Settings, String> {
+fn settings(arguments: &LoadArguments, target: &TargetUrl) -> Result<LoadSettings, String> {
     let address = address(arguments, target)?;
     let threads = usize::from(arguments.threads.unwrap_or_else(cores));
     let (load, connections) = load(arguments, threads as u32)?;
@@ -157,7 +162,7 @@ fn settings(arguments: &Arguments, target: &Target) -> Result<Settings, String> 
     if let Some(warning) = room::check(&wanted)? {
         notice(&warning);
     }
-    Ok(Settings {
+    Ok(LoadSettings {
         target: target.url.clone(),
         address,
         tls: if target.is_tls { Some(tls(arguments, target)?) } else { None },
@@ -175,7 +180,7 @@ fn cores() -> u16 {
 }
 
 /// The first of the target's addresses that accepts a connection, if all are permitted.
-fn address(arguments: &Arguments, target: &Target) -> Result<SocketAddr, String> {
+fn address(arguments: &LoadArguments, target: &TargetUrl) -> Result<SocketAddr, String> {
     let addresses = target.resolve().map_err(|error| error.to_string())?;
     if !arguments.i_may_load_this_host {
         target::check_near(&addresses).map_err(|error| error.to_string())?;
@@ -184,7 +189,7 @@ fn address(arguments: &Arguments, target: &Target) -> Result<SocketAddr, String>
 }
 
 /// An open load if there is a profile or a rate, otherwise a closed one; with the number of its connections.
-fn load(arguments: &Arguments, threads: u32) -> Result<(Load, u32), String> {
+fn load(arguments: &LoadArguments, threads: u32) -> Result<(Load, u32), String> {
     let duration = arguments.duration.unwrap_or(DURATION);
     let profile = match (&arguments.profile, arguments.rate) {
         (Some(text), _) => Some(Profile::parse(text)),
@@ -200,7 +205,7 @@ fn load(arguments: &Arguments, threads: u32) -> Result<(Load, u32), String> {
     Ok((load, arguments.connections.unwrap_or(OPEN_CONNECTIONS_MAX)))
 }
 
-fn tls(arguments: &Arguments, target: &Target) -> Result<TlsClient, String> {
+fn tls(arguments: &LoadArguments, target: &TargetUrl) -> Result<TlsClient, String> {
     let named = arguments.tls_ca.clone();
     let file = named.or_else(|| SYSTEM_ROOTS.iter().map(PathBuf::from).find(|file| file.is_file()));
     let file = file.ok_or("no trusted certificates were found: name a file with --tls-ca")?;
@@ -209,7 +214,7 @@ fn tls(arguments: &Arguments, target: &Target) -> Result<TlsClient, String> {
 }
 
 /// The header fields of the command line.
-fn headers(arguments: &Arguments) -> Vec<(String, String)> {
+fn headers(arguments: &LoadArguments) -> Vec<(String, String)> {
     let mut headers = arguments.header.clone();
     if arguments.new_connections && !headers.iter().any(|(name, _)| name.eq_ignore_ascii_case("connection")) {
         // The server then closes first, so that the waiting time of the port (TIME_WAIT) is on its side.
@@ -219,12 +224,12 @@ fn headers(arguments: &Arguments) -> Vec<(String, String)> {
 }
 
 /// The single request that the arguments describe.
-fn source(arguments: &Arguments, target: &Target) -> Result<Box<dyn Source>, String> {
+fn source(arguments: &LoadArguments, target: &TargetUrl) -> Result<Box<dyn RequestSource>, String> {
     let headers = headers(arguments);
     let body = arguments.body.as_deref().map(body).transpose()?;
     let method = arguments.method.as_deref().unwrap_or(if body.is_some() { "POST" } else { "GET" });
     let (path, authority) = (target.path.as_str(), target.authority.as_str());
-    let parts = Parts { method, path, authority, headers: &headers, body: body.as_deref() };
+    let parts = RequestParts { method, path, authority, headers: &headers, body: body.as_deref() };
     Ok(Box::new(Constant::new(&parts).map_err(|error| error.to_string())?))
 }
 

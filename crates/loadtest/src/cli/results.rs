@@ -1,6 +1,6 @@
 //! The arguments that select the outputs of a run.
 
-use crate::engine::{Settings, Show};
+use crate::engine::{LoadSettings, Show};
 use crate::fail_if::FailIf;
 use crate::live::Screen;
 use crate::metrics::Sampler;
@@ -79,7 +79,7 @@ impl ResultArguments {
     }
 
     /// The live screen, and the callback that feeds it.
-    pub(super) fn screen(&self, settings: &Settings) -> (Option<Show>, LiveScreen) {
+    pub(super) fn screen(&self, settings: &LoadSettings) -> (Option<Show>, LiveScreen) {
         let of = || Screen::on_standard_error(&settings.target, &settings.load_text());
         let screen = Rc::new(RefCell::new((!self.quiet).then(of)));
         let shown = Rc::clone(&screen);

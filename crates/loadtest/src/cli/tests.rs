@@ -4,10 +4,10 @@ use clap::Parser;
 #[derive(Debug, Parser)]
 struct Line {
     #[command(flatten)]
-    arguments: Arguments,
+    arguments: LoadArguments,
 }
 
-fn arguments(line: &[&str]) -> Result<Arguments, String> {
+fn arguments(line: &[&str]) -> Result<LoadArguments, String> {
     let line = ["loadtest"].iter().chain(line);
     Line::try_parse_from(line).map(|line| line.arguments).map_err(|error| error.to_string())
 }
@@ -62,7 +62,7 @@ fn arguments_that_would_change_nothing_of_the_ammo_are_refused() {
     let check = |text: &str, more: &[&str]| {
         std::fs::write(path, text).unwrap();
         let given = arguments(&[&["http://a/", "--ammo", path][..], more].concat()).unwrap();
-        let defaults = defaults(&given, &Target::parse("http://a/").unwrap());
+        let defaults = defaults(&given, &TargetUrl::parse("http://a/").unwrap());
         contradictions::check_ammo(&given, &given.ammo.open(given.seed, defaults).unwrap().unwrap().ammo)
     };
     let phantom = "18 a\nGET / HTTP/1.0\r\n\r\n";
@@ -104,7 +104,7 @@ fn without_a_plan_the_load_is_closed_and_with_one_open() {
 fn a_host_of_others_is_refused_until_the_user_says_that_they_may() {
     // An address reserved for documentation (RFC 5737): nothing is sent to it.
     let given = arguments(&["http://192.0.2.1/"]).unwrap();
-    let target = Target::parse(given.url.as_deref().unwrap()).unwrap();
+    let target = TargetUrl::parse(given.url.as_deref().unwrap()).unwrap();
     assert!(settings(&given, &target).unwrap_err().contains("--i-may-load-this-host"));
 }
 
@@ -113,7 +113,7 @@ fn a_request_for_its_own_connection_asks_the_server_to_close() {
     let request = |line: &[&str]| {
         let given = arguments(line).unwrap();
         let (bytes, described) =
-            source(&given, &Target::parse(given.url.as_deref().unwrap()).unwrap()).unwrap().constant().unwrap();
+            source(&given, &TargetUrl::parse(given.url.as_deref().unwrap()).unwrap()).unwrap().constant().unwrap();
         (String::from_utf8(bytes).unwrap(), described.closes)
     };
     let (text, closes) = request(&["http://a/b", "--new-connections", "--header", "X: y"]);

@@ -1,7 +1,7 @@
 //! The board: the result of a run, phase by phase, with the published results.
 
 use super::contest::Contest;
-use crate::recording::{Outcome, Percentiles, Recording, Validity};
+use crate::recording::{Percentiles, Recording, RequestCounts, Validity};
 use std::fmt;
 
 /// Source of the published results.
@@ -9,7 +9,7 @@ const SLIDES: &str = "Mons Anderson, \"В топ Highload Cup на Perl\", slide
 
 /// A published result.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Published {
+pub struct PublishedResult {
     /// Seconds.
     pub rating: f64,
     /// The contestant, with known circumstances.
@@ -18,17 +18,17 @@ pub struct Published {
     pub is_derived: bool,
 }
 
-const fn published(rating: f64, of: &'static str) -> Published {
-    Published { rating, of, is_derived: false }
+const fn published(rating: f64, of: &'static str) -> PublishedResult {
+    PublishedResult { rating, of, is_derived: false }
 }
 
 /// Results of the rating run of 2017.
-const RATING_2017: [Published; 5] = [
+const RATING_2017: [PublishedResult; 5] = [
     published(80.586_385, "Perl, best of this profile, 100 % right"),
     published(81.809_672, "Perl, long loops that yield, 100 % right"),
     published(150.940_976, "Perl, 36 wrong answers in phase 2 (72 s of it)"),
     published(119_848.439_812, "Perl, first version: 62 % right in phase 3"),
-    Published {
+    PublishedResult {
         rating: f64::NAN,
         of: "the other contestants' results of this profile are not in the source",
         is_derived: true,
@@ -36,8 +36,8 @@ const RATING_2017: [Published; 5] = [
 ];
 
 /// Results on the data and the profile of the final.
-const FINAL_2017: [Published; 6] = [
-    Published { rating: 162.5, of: "C++, the winners: 243.77 / 1.5, the ratio of the source", is_derived: true },
+const FINAL_2017: [PublishedResult; 6] = [
+    PublishedResult { rating: 162.5, of: "C++, the winners: 243.77 / 1.5, the ratio of the source", is_derived: true },
     published(243.770_117, "Perl with C, at the deadline, place 42, 100 % right"),
     published(280.0, "PHP, place 35 at that moment (about)"),
     published(340.0, "Perl with C, place 48, 100 % right"),
@@ -47,7 +47,7 @@ const FINAL_2017: [Published; 6] = [
 
 impl Contest {
     /// The published results of this profile.
-    pub fn published(self) -> &'static [Published] {
+    pub fn published(self) -> &'static [PublishedResult] {
         match self {
             Contest::Final2017 => &FINAL_2017,
             Contest::Rating2017 | Contest::Tenth => &RATING_2017[..4],
@@ -130,7 +130,7 @@ fn write_phase(phase: &PhaseResult, f: &mut fmt::Formatter<'_>) -> fmt::Result {
 }
 
 /// Requests without a reply.
-fn lost(outcome: &Outcome) -> u64 {
+fn lost(outcome: &RequestCounts) -> u64 {
     outcome.planned.saturating_sub(outcome.answered)
 }
 
@@ -179,7 +179,7 @@ impl Board {
 mod showing {
     use super::{Board, PhaseResult};
     use crate::cup::contest::Contest;
-    use crate::recording::{Latencies, Outcome, Recording, Validity};
+    use crate::recording::{Latencies, Recording, RequestCounts, Validity};
 
     fn phase(name: &str, rating: f64, validity: Validity) -> PhaseResult {
         let histogram = || {
@@ -192,7 +192,15 @@ mod showing {
             load: "const(1,1s)".to_owned(),
             started: 0.0,
             seconds: 1.0,
-            outcome: Outcome { planned: 10, sent: 10, answered: 9, right: 8, wrong: 1, rating, ..Outcome::default() },
+            outcome: RequestCounts {
+                planned: 10,
+                sent: 10,
+                answered: 9,
+                right: 8,
+                wrong: 1,
+                rating,
+                ..RequestCounts::default()
+            },
             latencies: Latencies { latency: histogram(), service: histogram(), sending_error: histogram() },
             intervals: Vec::new(),
             interval_seconds: 1,

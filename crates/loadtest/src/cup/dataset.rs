@@ -2,7 +2,7 @@
 //!
 //! Only one entity is in memory at a time, in addition to what a [`World`] keeps.
 
-use super::world::{Fields, Kind, World};
+use super::world::{EntityKind, Fields, World};
 use crate::json_cursor::JsonCursor;
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
@@ -21,7 +21,7 @@ pub(crate) fn read(zips: &[PathBuf], seed: u64) -> Result<World, String> {
     for zip in zips {
         read_zip(zip, &mut world, &mut random).map_err(|problem| format!("{}: {problem}", zip.display()))?;
     }
-    let empty = Kind::ALL.into_iter().find(|kind| world.of(*kind).sampled(&mut random).is_none());
+    let empty = EntityKind::ALL.into_iter().find(|kind| world.of(*kind).sampled(&mut random).is_none());
     match empty {
         Some(kind) => Err(format!("the data holds no {}: name all its zips with --data", kind.name())),
         None => Ok(world),
@@ -46,7 +46,7 @@ fn read_file(file: impl Read, world: &mut World, random: &mut ChaCha8Rng) -> Res
     let (broken, mut element) = (|error: std::io::Error| error.to_string(), Vec::new());
     cursor.enter_object().map_err(broken)?;
     while let Some(key) = cursor.next_key().map_err(broken)? {
-        let kind = Kind::named(&key).ok_or_else(|| format!("{key:?} is none of users, locations, visits"))?;
+        let kind = EntityKind::named(&key).ok_or_else(|| format!("{key:?} is none of users, locations, visits"))?;
         cursor.enter_array().map_err(broken)?;
         while cursor.next_element(&mut element).map_err(broken)? {
             let fields: Fields = serde_json::from_slice(&element).map_err(|error| error.to_string())?;
@@ -59,7 +59,7 @@ fn read_file(file: impl Read, world: &mut World, random: &mut ChaCha8Rng) -> Res
 #[cfg(test)]
 mod reading {
     use super::read;
-    use crate::cup::world::Kind;
+    use crate::cup::world::EntityKind;
     use std::io::Write as _;
     use std::path::PathBuf;
 
@@ -83,9 +83,9 @@ mod reading {
         let first = zip(&folder, "a.zip", &[USERS, LOCATIONS, ("options.txt", "1503966608\n0\n")]);
         let second = zip(&folder, "b.zip", &[("visits_1.json", r#"{"visits": [{"id": 3}]}"#)]);
         let world = read(&[first.clone(), second], 1).expect("data");
-        let users = world.of(Kind::Users);
+        let users = world.of(EntityKind::Users);
         assert!(users.contains(1) && users.contains(9) && !users.contains(2) && users.id_max() == 9);
-        assert!(world.of(Kind::Visits).contains(3));
+        assert!(world.of(EntityKind::Visits).contains(3));
         assert!(read(&[first], 1).expect_err("no visits").contains("holds no visits"));
     }
 

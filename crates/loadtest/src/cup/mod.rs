@@ -16,12 +16,12 @@ mod world;
 mod writes;
 
 pub use arguments::CupArguments;
-pub use board::{Board, PhaseResult, Published};
+pub use board::{Board, PhaseResult, PublishedResult};
 pub use contest::{Contest, PAUSE_SECONDS, PhaseLoad};
 
 use crate::ammo::{Defaults, Draft};
 use crate::answers::{Comparison, Expected};
-use crate::engine::{self, Load, Settings, Stop, Watchers, room};
+use crate::engine::{self, Load, LoadSettings, Stop, Watchers, room};
 use crate::output;
 use crate::profile::Profile;
 use crate::rating::CONTEST_TIMEOUT;
@@ -176,12 +176,12 @@ fn shots(
     Ok((shots, text))
 }
 
-fn settings(profile: Profile, threads: u16, address: SocketAddr) -> Result<Settings, String> {
+fn settings(profile: Profile, threads: u16, address: SocketAddr) -> Result<LoadSettings, String> {
     let threads = usize::from(threads);
     let wanted =
         room::Wanted { connections: CONNECTIONS_MAX, threads, new_connections_per_second: None, to: address.ip() };
     room::check(&wanted)?;
-    Ok(Settings {
+    Ok(LoadSettings {
         target: format!("http://{address}"),
         address,
         tls: None,
@@ -207,12 +207,12 @@ pub(crate) fn sample_world() -> Shared {
     for id in 1..=100 {
         let user = serde_json::json!({"id": id, "email": format!("a{id}@b"), "first_name": "Инна", "last_name": "Данатоная",
             "gender": "f", "birth_date": -631_065_600});
-        load(world::Kind::Users, user);
+        load(world::EntityKind::Users, user);
         let location = serde_json::json!({"id": id, "place": "Двор", "country": "Новая Зеландия", "city": "Роттерламск", "distance": 42});
-        load(world::Kind::Locations, location);
+        load(world::EntityKind::Locations, location);
         let visit =
             serde_json::json!({"id": id, "user": id, "location": 101 - id, "visited_at": 1_000_000_000, "mark": 3});
-        load(world::Kind::Visits, visit);
+        load(world::EntityKind::Visits, visit);
     }
     Arc::new(Mutex::new(world))
 }

@@ -3,15 +3,15 @@
 //! Generators apply the changes of a POST to the [`World`](super::world::World) when they make it. A request that is made
 //! must therefore be sent, although the engine reads ahead. So this source makes exactly as many as the phase plans.
 
-use crate::ammo::{Request, Tags};
+use crate::ammo::{PreparedRequest, Tags};
 use crate::answers::{Comparison, Expected};
-use crate::source::{Described, Source, SourceError};
+use crate::source::{Described, RequestSource, SourceError};
 use std::sync::Arc;
 
 /// A request and its expected answer.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Shot {
-    pub(crate) request: Request,
+    pub(crate) request: PreparedRequest,
     pub(crate) expected: Expected,
 }
 
@@ -38,7 +38,7 @@ impl PhaseSource {
     }
 }
 
-impl Source for PhaseSource {
+impl RequestSource for PhaseSource {
     fn next(&mut self, bytes: &mut Vec<u8>) -> Result<Option<Described>, SourceError> {
         if self.index == self.count {
             return Ok(None);

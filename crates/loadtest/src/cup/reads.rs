@@ -5,7 +5,7 @@
 //! the status is.
 
 use super::phase_source::{Shot, Shots};
-use super::world::{Kind, World};
+use super::world::{EntityKind, World};
 use super::{Shared, encode, expected};
 use crate::ammo::{Defaults, Draft, form_encoded};
 use rand::{RngExt, SeedableRng};
@@ -15,9 +15,9 @@ use std::ops::RangeInclusive;
 
 /// Kinds of requests, with their shares of 3,000.
 const SHARES: [(What, u32); 5] = [
-    (What::Entity(Kind::Users), 738),
-    (What::Entity(Kind::Locations), 631),
-    (What::Entity(Kind::Visits), 590),
+    (What::Entity(EntityKind::Users), 738),
+    (What::Entity(EntityKind::Locations), 631),
+    (What::Entity(EntityKind::Visits), 590),
     (What::Visits, 588),
     (What::Average, 453),
 ];
@@ -39,7 +39,7 @@ const TO_AGES: RangeInclusive<i64> = 31..=70;
 /// The resource of a GET.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum What {
-    Entity(Kind),
+    Entity(EntityKind),
     /// Visits of a user.
     Visits,
     /// The average mark of a location.
@@ -65,7 +65,7 @@ impl Reads {
     }
 
     /// An existing id: of a changed entity, of the sample (whose bodies are known), or of any.
-    fn existing(&mut self, world: &World, kind: Kind) -> u32 {
+    fn existing(&mut self, world: &World, kind: EntityKind) -> u32 {
         let entities = world.of(kind);
         let touched = (self.of_touched && self.random.random_bool(0.5)).then(|| entities.touched(&mut self.random));
         let sampled = self.random.random_bool(0.5);
@@ -77,8 +77,8 @@ impl Reads {
     }
 
     /// Path and expected answer for a GET of an entity.
-    fn entity(&mut self, world: &World, kind: Kind) -> (String, u16, Option<Vec<u8>>) {
-        if kind == Kind::Users && self.is_one_of(BROKEN_ID_PERMILLE) {
+    fn entity(&mut self, world: &World, kind: EntityKind) -> (String, u16, Option<Vec<u8>>) {
+        if kind == EntityKind::Users && self.is_one_of(BROKEN_ID_PERMILLE) {
             return ("/users/broken".to_owned(), 404, None);
         }
         if self.is_one_of(MISSING_PERMILLE) {
@@ -93,9 +93,9 @@ impl Reads {
     fn filtered(&mut self, world: &World, what: What) -> (String, u16, Option<Vec<u8>>) {
         let (kind, last, names, counts): (_, _, &[&str], &[u32]) = match what {
             What::Average => {
-                (Kind::Locations, "avg", &["fromDate", "toDate", "fromAge", "toAge", "gender"], &AVERAGE_FILTERS)
+                (EntityKind::Locations, "avg", &["fromDate", "toDate", "fromAge", "toAge", "gender"], &AVERAGE_FILTERS)
             }
-            _ => (Kind::Users, "visits", &["fromDate", "toDate", "country", "toDistance"], &VISITS_FILTERS),
+            _ => (EntityKind::Users, "visits", &["fromDate", "toDate", "country", "toDistance"], &VISITS_FILTERS),
         };
         let is_missing = self.is_one_of(MISSING_PERMILLE);
         let id = match is_missing {
@@ -149,7 +149,7 @@ impl Reads {
 
 /// The country of a location of the sample.
 fn country(world: &World, random: &mut ChaCha8Rng) -> String {
-    let locations = world.of(Kind::Locations);
+    let locations = world.of(EntityKind::Locations);
     let fields = locations.sampled(random).and_then(|id| locations.known(id));
     let country = fields.and_then(|fields| fields.get("country")).and_then(Value::as_str);
     country.unwrap_or("Россия").to_owned()

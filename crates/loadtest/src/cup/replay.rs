@@ -6,7 +6,7 @@
 
 use super::phase_source::{Shot, Shots};
 use super::{Shared, lock};
-use crate::ammo::{Ammo, Format, Options};
+use crate::ammo::{Ammo, AmmoOptions, Format};
 use crate::answers::Comparison;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -49,7 +49,7 @@ pub(crate) struct Replay {
 
 impl Replay {
     pub(crate) fn open(files: &PhaseFiles, world: Shared) -> Result<Replay, String> {
-        let options = Options { format: Some(Format::Phantom), ..Options::default() };
+        let options = AmmoOptions { format: Some(Format::Phantom), ..AmmoOptions::default() };
         // Each request carries its expected answer; this comparison is not used.
         let ammo = Ammo::open_with_answers(&files.ammo, &files.answers, Arc::new(Comparison::default()), options);
         Ok(Replay { ammo: ammo.map_err(|error| error.to_string())?, world })
@@ -85,7 +85,7 @@ fn body_of(request: &[u8]) -> &[u8] {
 mod folders {
     use super::{PhaseFiles, Replay, find};
     use crate::cup::phase_source::{Shot, Shots as _};
-    use crate::cup::world::Kind;
+    use crate::cup::world::EntityKind;
     use crate::cup::{lock, sample_world};
     use std::fs;
 
@@ -127,7 +127,7 @@ mod folders {
             .collect();
         assert_eq!(statuses, [200, 200, 400, 200]);
         let world = lock(&world);
-        let known = serde_json::to_string(world.of(Kind::Visits).known(1000).expect("made")).expect("JSON");
+        let known = serde_json::to_string(world.of(EntityKind::Visits).known(1000).expect("made")).expect("JSON");
         assert_eq!(known, r#"{"id":1000,"mark":4}"#);
     }
 }

@@ -18,26 +18,26 @@ const TOUCHED_MAX: usize = 1 << 20;
 
 /// A kind of entity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Kind {
+pub(crate) enum EntityKind {
     Users,
     Locations,
     Visits,
 }
 
-impl Kind {
-    pub(crate) const ALL: [Kind; 3] = [Kind::Users, Kind::Locations, Kind::Visits];
+impl EntityKind {
+    pub(crate) const ALL: [EntityKind; 3] = [EntityKind::Users, EntityKind::Locations, EntityKind::Visits];
 
     /// The name in paths and in the data's files.
     pub(crate) fn name(self) -> &'static str {
         match self {
-            Kind::Users => "users",
-            Kind::Locations => "locations",
-            Kind::Visits => "visits",
+            EntityKind::Users => "users",
+            EntityKind::Locations => "locations",
+            EntityKind::Visits => "visits",
         }
     }
 
-    pub(crate) fn named(name: &str) -> Option<Kind> {
-        Kind::ALL.into_iter().find(|kind| kind.name() == name)
+    pub(crate) fn named(name: &str) -> Option<EntityKind> {
+        EntityKind::ALL.into_iter().find(|kind| kind.name() == name)
     }
 }
 
@@ -146,11 +146,11 @@ pub(crate) struct World {
 }
 
 impl World {
-    pub(crate) fn of(&self, kind: Kind) -> &Entities {
+    pub(crate) fn of(&self, kind: EntityKind) -> &Entities {
         &self.kinds[kind as usize]
     }
 
-    pub(crate) fn of_mut(&mut self, kind: Kind) -> &mut Entities {
+    pub(crate) fn of_mut(&mut self, kind: EntityKind) -> &mut Entities {
         &mut self.kinds[kind as usize]
     }
 
@@ -172,10 +172,10 @@ impl World {
 }
 
 /// Kind and last part of the path of a POST.
-fn split(target: &str) -> Option<(Kind, &str)> {
+fn split(target: &str) -> Option<(EntityKind, &str)> {
     let path = target.split('?').next()?.strip_prefix('/')?;
     let (kind, last) = path.split_once('/')?;
-    Some((Kind::named(kind)?, last))
+    Some((EntityKind::named(kind)?, last))
 }
 
 fn id_of(fields: &Fields) -> Option<u32> {
@@ -189,7 +189,7 @@ pub(crate) fn pick<T: Copy>(all: &[T], random: &mut ChaCha8Rng) -> Option<T> {
 
 #[cfg(test)]
 mod knowledge {
-    use super::{Entities, Fields, Kind, SAMPLE_MAX, World};
+    use super::{Entities, EntityKind, Fields, SAMPLE_MAX, World};
     use rand::SeedableRng;
     use rand_chacha::ChaCha8Rng;
     use serde_json::json;
@@ -229,11 +229,14 @@ mod knowledge {
     fn posts_change_what_is_known() {
         let mut world = World::default();
         let mut random = ChaCha8Rng::seed_from_u64(1);
-        world.of_mut(Kind::Visits).load(fields(json!({"id": 1, "mark": 2, "user": 3})), &mut random).expect("an id");
+        world
+            .of_mut(EntityKind::Visits)
+            .load(fields(json!({"id": 1, "mark": 2, "user": 3})), &mut random)
+            .expect("an id");
         world.apply("/visits/1?query_id=5", br#"{"mark": 4}"#);
         world.apply("/visits/new?query_id=6", br#"{"id": 2, "mark": 5}"#);
         world.apply("/visits/77", br#"{"mark": 1}"#);
-        let visits = world.of(Kind::Visits);
+        let visits = world.of(EntityKind::Visits);
         assert_eq!(visits.known(1), Some(&fields(json!({"id": 1, "mark": 4, "user": 3}))));
         assert_eq!(visits.known(2), Some(&fields(json!({"id": 2, "mark": 5}))));
         assert!(visits.known(77).is_none() && visits.contains(2));

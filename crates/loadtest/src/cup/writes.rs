@@ -6,7 +6,7 @@
 
 use super::phase_source::{Shot, Shots};
 use super::reads::weighted;
-use super::world::{Fields, Kind, World};
+use super::world::{EntityKind, Fields, World};
 use super::{Shared, encode, expected, lock};
 use crate::ammo::{Defaults, Draft};
 use rand::{RngExt, SeedableRng};
@@ -15,13 +15,13 @@ use serde_json::{Value, json};
 use std::ops::Range;
 
 /// Kinds of requests, with their shares of 3,000.
-const SHARES: [(Kind, Act, u32); 6] = [
-    (Kind::Locations, Act::Update, 609),
-    (Kind::Locations, Act::New, 262),
-    (Kind::Users, Act::Update, 616),
-    (Kind::Users, Act::New, 283),
-    (Kind::Visits, Act::Update, 763),
-    (Kind::Visits, Act::New, 467),
+const SHARES: [(EntityKind, Act, u32); 6] = [
+    (EntityKind::Locations, Act::Update, 609),
+    (EntityKind::Locations, Act::New, 262),
+    (EntityKind::Users, Act::Update, 616),
+    (EntityKind::Users, Act::New, 283),
+    (EntityKind::Visits, Act::Update, 763),
+    (EntityKind::Visits, Act::New, 467),
 ];
 /// Per 1,000 updates: those with an invalid field (400), and those of a missing entity (404).
 const UPDATE_WRONG_PERMILLE: u32 = 22;
@@ -59,7 +59,7 @@ struct Post {
 
 impl Writes {
     pub(crate) fn new(world: Shared, seed: u64, mut defaults: Defaults) -> Writes {
-        let new_ids = Kind::ALL.map(|kind| lock(&world).of(kind).id_max());
+        let new_ids = EntityKind::ALL.map(|kind| lock(&world).of(kind).id_max());
         // Each of the contest's POSTs had its own connection.
         defaults.headers.push(("Connection".to_owned(), "close".to_owned()));
         Writes { world, random: ChaCha8Rng::seed_from_u64(seed), defaults, number: 0, new_ids, updates: [0; 3] }
@@ -69,7 +69,7 @@ impl Writes {
         self.random.random_range(0..1000) < permille
     }
 
-    fn update(&mut self, world: &World, kind: Kind) -> Post {
+    fn update(&mut self, world: &World, kind: EntityKind) -> Post {
         let mut fields = self.fields(world, kind);
         let all: Vec<String> = fields.keys().cloned().collect();
         let kept = all[self.random.random_range(0..all.len())].clone();
@@ -87,7 +87,7 @@ impl Writes {
         post(kind, &id, &fields, 200)
     }
 
-    fn new_entity(&mut self, world: &World, kind: Kind) -> Post {
+    fn new_entity(&mut self, world: &World, kind: EntityKind) -> Post {
         let mut fields = self.fields(world, kind);
         if self.is_one_of(NEW_WRONG_PERMILLE) {
             self.spoil(world, kind, &mut fields);
@@ -100,7 +100,7 @@ impl Writes {
     }
 
     /// Makes a new entity invalid.
-    fn spoil(&mut self, world: &World, kind: Kind, fields: &mut Fields) {
+    fn spoil(&mut self, world: &World, kind: EntityKind, fields: &mut Fields) {
         let names: Vec<String> = fields.keys().cloned().collect();
         let name = names[self.random.random_range(0..names.len())].clone();
         fields.insert("id".to_owned(), json!(self.new_ids[kind as usize] + 500_000));
@@ -113,27 +113,27 @@ impl Writes {
     }
 
     /// Values for all fields but the id: texts of another entity of the sample, and a unique email.
-    fn fields(&mut self, world: &World, kind: Kind) -> Fields {
+    fn fields(&mut self, world: &World, kind: EntityKind) -> Fields {
         let random = &mut self.random;
         let like = |random: &mut ChaCha8Rng| {
             let entities = world.of(kind);
             entities.sampled(random).and_then(|id| entities.known(id)).cloned().unwrap_or_default()
         };
         let mut fields = match kind {
-            Kind::Visits => Fields::new(),
+            EntityKind::Visits => Fields::new(),
             _ => like(random),
         };
         fields.remove("id");
         match kind {
-            Kind::Users => {
+            EntityKind::Users => {
                 fields.insert("email".to_owned(), json!(format!("cup{}@example.com", self.number)));
             }
-            Kind::Locations => {
+            EntityKind::Locations => {
                 fields.insert("distance".to_owned(), json!(random.random_range(1..100)));
             }
-            Kind::Visits => {
-                fields.insert("user".to_owned(), json!(world.of(Kind::Users).sampled(random)));
-                fields.insert("location".to_owned(), json!(world.of(Kind::Locations).sampled(random)));
+            EntityKind::Visits => {
+                fields.insert("user".to_owned(), json!(world.of(EntityKind::Users).sampled(random)));
+                fields.insert("location".to_owned(), json!(world.of(EntityKind::Locations).sampled(random)));
                 fields.insert("visited_at".to_owned(), json!(random.random_range(VISITED_AT)));
                 fields.insert("mark".to_owned(), json!(random.random_range(0..=5)));
             }
@@ -142,7 +142,7 @@ impl Writes {
     }
 }
 
-fn post(kind: Kind, last: &str, fields: &Fields, status: u16) -> Post {
+fn post(kind: EntityKind, last: &str, fields: &Fields, status: u16) -> Post {
     Post {
         target: format!("/{}/{last}", kind.name()),
         body: Value::Object(fields.clone()).to_string().into_bytes(),
@@ -176,7 +176,7 @@ mod mix {
     use super::Writes;
     use crate::ammo::Defaults;
     use crate::cup::phase_source::{Shot, Shots as _};
-    use crate::cup::world::Kind;
+    use crate::cup::world::EntityKind;
     use crate::cup::{lock, sample_world};
     use std::collections::{BTreeMap, BTreeSet};
 
@@ -236,7 +236,7 @@ mod mix {
             if shot.expected.target.starts_with("/users/new") {
                 let id = body["id"].as_u64().expect("an id");
                 assert!(id > 100 && seen.insert(id.to_string()));
-                let known = world.of(Kind::Users).known(id as u32).expect("known whole");
+                let known = world.of(EntityKind::Users).known(id as u32).expect("known whole");
                 assert_eq!(known.len(), 6);
             }
             assert!(shot.request.closes);

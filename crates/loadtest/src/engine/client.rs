@@ -2,7 +2,7 @@
 
 use super::generator::{Generator, SlotNo, Then};
 use super::observing::Gathered;
-use crate::reply::{Reply, ReplyReader};
+use crate::reply::{ReceivedReply, ReplyReader};
 use reactor::{Closed, Io, Protocol};
 use std::cell::RefCell;
 use std::io;
@@ -38,7 +38,7 @@ impl Client {
         input: &[u8],
         output: &mut Vec<u8>,
         now_ns: u64,
-    ) -> Result<(usize, Option<Reply>), ()> {
+    ) -> Result<(usize, Option<ReceivedReply>), ()> {
         let (mut used, mut last) = (0, None);
         // If no request is pending, nothing may arrive.
         while let Some(is_head) = generator.expected(self.slot) {
@@ -57,7 +57,7 @@ impl Client {
         if used < input.len() { Err(()) } else { Ok((used, last)) }
     }
 
-    fn replied(&mut self, generator: &mut Generator, reply: Reply, now_ns: u64, output: &mut Vec<u8>) {
+    fn replied(&mut self, generator: &mut Generator, reply: ReceivedReply, now_ns: u64, output: &mut Vec<u8>) {
         generator.replied(self.slot, reply, self.body.as_ref(), now_ns, output);
         if let Some(body) = &mut self.body {
             body.clear();

@@ -6,7 +6,7 @@
 
 use super::observing::{Correction, Corrections};
 use super::slice::{Counts, Slice, histogram};
-use crate::recording::{INTERVALS_MAX, Interval, Outcome, Percentiles, Phase};
+use crate::recording::{INTERVALS_MAX, Interval, Percentiles, Phase, RequestCounts};
 use hdrhistogram::Histogram;
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -136,7 +136,7 @@ pub(super) struct Collected {
 }
 
 impl Collected {
-    pub(super) fn outcome(&self, timeout: Duration) -> Outcome {
+    pub(super) fn outcome(&self, timeout: Duration) -> RequestCounts {
         self.total.counts.outcome(timeout)
     }
 

@@ -15,7 +15,7 @@
 //! In the open model requests are distributed in turn: request `k` belongs to loop `k mod loops`, which plans the moment `k`. In
 //! the closed model a batch goes to any loop that has room. A request that is always the same needs neither thread nor queue.
 
-use crate::source::{Described, REQUEST_BYTES_MAX, Source, SourceError};
+use crate::source::{Described, REQUEST_BYTES_MAX, RequestSource, SourceError};
 use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, TrySendError, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -174,7 +174,11 @@ impl Batches {
 
 /// Makes the feeds of all loops, and starts the reader if one is needed. The reader ends with its source, or when the loops have
 /// ended.
-pub(super) fn start(source: Box<dyn Source>, loops: usize, spread: Spread) -> std::io::Result<(Vec<Feed>, Failure)> {
+pub(super) fn start(
+    source: Box<dyn RequestSource>,
+    loops: usize,
+    spread: Spread,
+) -> std::io::Result<(Vec<Feed>, Failure)> {
     let failure = Failure::default();
     if let Some((bytes, described)) = source.constant() {
         let one = || Feed { origin: Origin::Constant { bytes: bytes.clone(), described }, skips_owed: 0 };
@@ -201,7 +205,7 @@ pub(super) fn start(source: Box<dyn Source>, loops: usize, spread: Spread) -> st
 
 /// The reader's thread.
 struct Reader {
-    source: Box<dyn Source>,
+    source: Box<dyn RequestSource>,
     returned: Receiver<Batch>,
     queues: Vec<SyncSender<Batch>>,
     next_queue: usize,
@@ -297,7 +301,7 @@ mod tests {
         fails: bool,
     }
 
-    impl Source for Numbers {
+    impl RequestSource for Numbers {
         fn next(&mut self, bytes: &mut Vec<u8>) -> Result<Option<Described>, SourceError> {
             if self.next == self.end {
                 return if self.fails { Err(SourceError("line 7".to_owned())) } else { Ok(None) };
@@ -375,7 +379,7 @@ mod tests {
 
     #[test]
     fn a_constant_request_is_given_for_ever_and_needs_no_thread() {
-        let parts = crate::request::Parts { method: "GET", path: "/", authority: "h", headers: &[], body: None };
+        let parts = crate::request::RequestParts { method: "GET", path: "/", authority: "h", headers: &[], body: None };
         let source = crate::request::Constant::new(&parts).unwrap();
         let (mut feeds, _) = start(Box::new(source), 2, Spread::InTurn).unwrap();
         for _ in 0..3 {

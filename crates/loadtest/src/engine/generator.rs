@@ -21,7 +21,7 @@ use super::feed::{Fed, Feed};
 use super::ledger::{Answered, Judged, Ledger, Lost, SliceNo};
 use super::observing::{Ended, Gathered, Observing};
 use super::plan::Plan;
-use crate::reply::Reply;
+use crate::reply::ReceivedReply;
 use crate::source::Described;
 use reactor::{ConnectionId, Loop};
 use std::collections::VecDeque;
@@ -460,7 +460,7 @@ impl Generator {
     pub(super) fn replied(
         &mut self,
         slot: SlotNo,
-        reply: Reply,
+        reply: ReceivedReply,
         body: Option<&Gathered>,
         now_ns: u64,
         output: &mut Vec<u8>,
@@ -488,7 +488,7 @@ impl Generator {
     }
 
     /// The next action on the connection after its input was read. `input_ended`: the server has ended its direction.
-    pub(super) fn after_input(&self, slot: SlotNo, input_ended: bool, last: Option<Reply>) -> Then {
+    pub(super) fn after_input(&self, slot: SlotNo, input_ended: bool, last: Option<ReceivedReply>) -> Then {
         let connection = &self.slots[slot as usize];
         if input_ended || connection.cause.is_some() {
             return Then::Close;

@@ -36,10 +36,10 @@ mod saturation;
 mod slice;
 mod validity;
 
-use crate::live::Progress;
+use crate::live::RunProgress;
 use crate::profile::Profile;
 use crate::recording::{Latencies, Recording, Validity};
-use crate::source::{Observer, Source, SourceError};
+use crate::source::{Observer, RequestSource, SourceError};
 use collector::{Collector, row_seconds};
 use driver::{Driver, Load as LoopLoad, Signals};
 use feed::{Failure, Feed, Spread};
@@ -47,7 +47,7 @@ use generator::{Generator, Terms};
 use ledger::{Ledger, Rows};
 use observing::{Corrections, Observing};
 use progress::Pulses;
-use reactor::{Outgoing, Reactor, Running, TlsClient};
+use reactor::{Outgoing, Reactor, RunningReactor, TlsClient};
 use report::{REPORTS_MAX, Report};
 use slice::{Slice, histogram};
 use std::io;
@@ -76,7 +76,7 @@ const RETURNED_SLICES_MAX: usize = 4;
 /// The model of the load.
 #[derive(Clone, Debug)]
 pub enum Load {
-    /// Requests at planned moments, on as many connections as needed, up to `Settings::connections`.
+    /// Requests at planned moments, on as many connections as needed, up to `LoadSettings::connections`.
     Open {
         /// The moments.
         profile: Arc<Profile>,
@@ -92,7 +92,7 @@ pub enum Load {
 
 /// Settings of a run.
 #[derive(Clone, Debug)]
-pub struct Settings {
+pub struct LoadSettings {
     /// The server, as the user wrote it.
     pub target: String,
     /// Its address.
@@ -114,7 +114,7 @@ pub struct Settings {
 }
 
 /// Callback for the progress of a run.
-pub type Show = Box<dyn FnMut(&Progress)>;
+pub type Show = Box<dyn FnMut(&RunProgress)>;
 
 /// Observers of a run.
 #[derive(Default)]
@@ -150,7 +150,12 @@ pub struct Finished {
 }
 
 /// Runs a load to its end, or to [`Stop`]. Blocks. Fails if threads, descriptors or a loop do.
-pub fn run(settings: &Settings, source: Box<dyn Source>, watchers: Watchers, stop: &Stop) -> io::Result<Finished> {
+pub fn run(
+    settings: &LoadSettings,
+    source: Box<dyn RequestSource>,
+    watchers: Watchers,
+    stop: &Stop,
+) -> io::Result<Finished> {
     let started = start(settings, source, watchers.observer, watchers.progress.is_some())?;
     started.collect(settings, watchers.progress, stop)
 }
@@ -165,7 +170,7 @@ struct Parts {
 
 /// The threads of a run.
 struct Started {
-    running: Running,
+    running: RunningReactor,
     signals: Arc<Signals>,
     reports: Receiver<Report>,
     returns: Vec<SyncSender<Slice>>,
@@ -175,8 +180,8 @@ struct Started {
 }
 
 fn start(
-    settings: &Settings,
-    source: Box<dyn Source>,
+    settings: &LoadSettings,
+    source: Box<dyn RequestSource>,
     observer: Option<Box<dyn Observer>>,
     has_pulse: bool,
 ) -> io::Result<Started> {
@@ -207,13 +212,17 @@ fn start(
     Ok(Started { running, signals, reports, returns, failure, observer, broken })
 }
 
-fn start_loops(settings: &Settings, parts: Vec<Mutex<Option<Parts>>>, signals: &Arc<Signals>) -> io::Result<Running> {
-    let mut reactor = Reactor::new(reactor::Settings {
+fn start_loops(
+    settings: &LoadSettings,
+    parts: Vec<Mutex<Option<Parts>>>,
+    signals: &Arc<Signals>,
+) -> io::Result<RunningReactor> {
+    let mut reactor = Reactor::new(reactor::ReactorSettings {
         loops: parts.len(),
         outgoing_max: settings.connections as usize,
         connect_max: settings.timeout,
         time_slice: matches!(settings.load, Load::Open { .. }).then_some(OPEN_TIME_SLICE),
-        ..reactor::Settings::default()
+        ..reactor::ReactorSettings::default()
     })?;
     let (load, signals, loops) = (settings.load.clone(), Arc::clone(signals), parts.len() as u64);
     let to = Outgoing { tls: settings.tls.clone(), ..Outgoing::to(settings.address) };
@@ -236,7 +245,7 @@ fn start_loops(settings: &Settings, parts: Vec<Mutex<Option<Parts>>>, signals: &
 impl Started {
     /// Waits until the connections are open, as far as possible, and sets the first moment. Returns it as Unix time and on the
     /// loops' clock.
-    fn begin(&self, settings: &Settings, stop: &Stop) -> (SystemTime, u64) {
+    fn begin(&self, settings: &LoadSettings, stop: &Stop) -> (SystemTime, u64) {
         let begun = Instant::now();
         while self.signals.ready.load(Ordering::Acquire) < self.returns.len()
             && begun.elapsed() < settings.timeout + OPENING_EXTRA
@@ -252,7 +261,7 @@ impl Started {
         (SystemTime::now() + Duration::from_nanos(START_LEAD_NS), start_ns)
     }
 
-    fn collect(self, settings: &Settings, mut progress: Option<Show>, stop: &Stop) -> io::Result<Finished> {
+    fn collect(self, settings: &LoadSettings, mut progress: Option<Show>, stop: &Stop) -> io::Result<Finished> {
         let loops = self.returns.len();
         let (started, start_ns) = self.begin(settings, stop);
         let mut collector = Collector::new(loops);
@@ -315,7 +324,7 @@ impl RunEnd {
 }
 
 fn recording(
-    settings: &Settings,
+    settings: &LoadSettings,
     collector: Collector,
     corrections: &Corrections,
     mut end: RunEnd,
@@ -348,7 +357,7 @@ fn recording(
     }
 }
 
-impl Settings {
+impl LoadSettings {
     fn profile(&self) -> Option<&Arc<Profile>> {
         match &self.load {
             Load::Open { profile, .. } => Some(profile),

@@ -5,8 +5,8 @@
 //! [`Correction`]s, added up by row and part until the run is over.
 
 use super::ledger::Judged;
-use crate::reply::Body;
-use crate::source::{OBSERVED_BODY_BYTES_MAX, Observed, ObservedReply, Observer, Verdict};
+use crate::reply::BodyReceiver;
+use crate::source::{OBSERVED_BODY_BYTES_MAX, Observed, ObservedReply, Observer, ReplyVerdict};
 use std::collections::BTreeMap;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::JoinHandle;
@@ -25,7 +25,7 @@ pub(super) struct Gathered {
     is_cut: bool,
 }
 
-impl Body for Gathered {
+impl BodyReceiver for Gathered {
     fn push(&mut self, bytes: &[u8]) {
         let room = OBSERVED_BODY_BYTES_MAX - self.bytes.len();
         self.is_cut |= bytes.len() > room;
@@ -156,16 +156,16 @@ fn observe(mut observer: Box<dyn Observer>, batches: &Receiver<Batch>, returns: 
     corrections
 }
 
-fn correct(corrections: &mut Corrections, ended: &Ended, verdict: Verdict) {
+fn correct(corrections: &mut Corrections, ended: &Ended, verdict: ReplyVerdict) {
     let latency_ns = i128::from(ended.latency_ns);
     // A late reply stays late, whatever its content.
     match (ended.reply, verdict) {
-        (Some((_, Judged::Right)), Verdict::Wrong) => {
+        (Some((_, Judged::Right)), ReplyVerdict::Wrong) => {
             let correction = corrections.entry(ended.place).or_default();
             correction.found_wrong += 1;
             correction.right_ns -= latency_ns;
         }
-        (Some((_, Judged::Wrong)), Verdict::Right) => {
+        (Some((_, Judged::Wrong)), ReplyVerdict::Right) => {
             let correction = corrections.entry(ended.place).or_default();
             correction.found_right += 1;
             correction.right_ns += latency_ns;
@@ -184,12 +184,12 @@ mod tests {
     struct Slow(mpsc::Receiver<()>);
 
     impl Observer for Slow {
-        fn observe(&mut self, observed: &Observed<'_>) -> Verdict {
+        fn observe(&mut self, observed: &Observed<'_>) -> ReplyVerdict {
             self.0.recv_timeout(Duration::from_secs(20)).unwrap();
             match observed.reply {
-                Some(reply) if reply.body == b"right" => Verdict::Right,
-                Some(_) => Verdict::Wrong,
-                None => Verdict::Unknown,
+                Some(reply) if reply.body == b"right" => ReplyVerdict::Right,
+                Some(_) => ReplyVerdict::Wrong,
+                None => ReplyVerdict::Unknown,
             }
         }
     }

@@ -3,16 +3,16 @@
 //! Two cursors run over the same moments. The first is at the next request that becomes due, the second at the next to be taken.
 //! The requests between them wait: they are a number, not a queue, so waiting takes no memory however long the server stalls.
 
-use crate::profile::{Moment, Moments};
+use crate::profile::{Moments, PlannedRequest};
 
 /// The plan of one loop, on the loop's clock.
 #[derive(Debug)]
 pub(super) struct Plan {
     start_ns: u64,
     due: Moments,
-    next_due: Option<Moment>,
+    next_due: Option<PlannedRequest>,
     untaken: Moments,
-    next_untaken: Option<Moment>,
+    next_untaken: Option<PlannedRequest>,
     waiting: u64,
 }
 

@@ -1,7 +1,7 @@
 //! The progress of a run, once a second, for the live screen.
 
 use super::report::Pulse;
-use crate::live::Progress;
+use crate::live::RunProgress;
 use crate::profile::Profile;
 use crate::recording::{LONGEST_NS, Percentiles};
 use hdrhistogram::Histogram;
@@ -33,7 +33,7 @@ impl Pulses {
     }
 
     /// Adds a loop's report of a second. Returns the progress once all loops have reported.
-    pub(super) fn add(&mut self, pulse: &Pulse) -> Option<Progress> {
+    pub(super) fn add(&mut self, pulse: &Pulse) -> Option<RunProgress> {
         let second = &mut self.second;
         second.sent += pulse.sent;
         second.answered += pulse.answered;
@@ -45,7 +45,7 @@ impl Pulses {
         (self.told == self.loops).then(|| self.progress())
     }
 
-    fn progress(&mut self) -> Progress {
+    fn progress(&mut self) -> RunProgress {
         self.told = 0;
         self.seconds += 1;
         let second = std::mem::replace(&mut self.second, Pulse::new(histogram()));
@@ -54,7 +54,7 @@ impl Pulses {
         let profile = self.profile.as_ref();
         let parts = profile.map(|profile| profile.parts()).unwrap_or_default();
         let part = parts.iter().filter(|_| parts.len() > 1).find(|part| elapsed <= part.to);
-        Progress {
+        RunProgress {
             elapsed,
             planned_seconds: Some(self.planned_seconds),
             phase: part.map(|part| part.name.clone()),

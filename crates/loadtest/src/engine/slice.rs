@@ -5,7 +5,7 @@
 //! on another thread.
 
 use crate::rating::Rating;
-use crate::recording::{Failures, LONGEST_NS, Outcome};
+use crate::recording::{Failures, LONGEST_NS, RequestCounts};
 use hdrhistogram::Histogram;
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -18,7 +18,7 @@ pub(super) fn histogram() -> Histogram<u64> {
     Histogram::new_with_bounds(1, LONGEST_NS, DIGITS).expect("the bounds are in order, and the digits few")
 }
 
-/// Counts of requests; they become an [`Outcome`] with the timeout.
+/// Counts of requests; they become a [`RequestCounts`] with the timeout.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Counts {
     pub(super) planned: u64,
@@ -68,10 +68,10 @@ impl Counts {
     }
 
     /// The outcome, with the rating for this timeout.
-    pub(super) fn outcome(&self, timeout: Duration) -> Outcome {
+    pub(super) fn outcome(&self, timeout: Duration) -> RequestCounts {
         let rating = Rating::new(self.right_ns, self.planned - self.right);
         let statuses: BTreeMap<u16, u64> = self.statuses.0.iter().copied().collect();
-        Outcome {
+        RequestCounts {
             planned: self.planned,
             sent: self.sent(),
             answered: self.answered(),

@@ -45,7 +45,7 @@ pub struct Sampler {
 
 /// Result of a sampler.
 #[derive(Debug, Default)]
-pub struct Sampled {
+pub struct SamplerResult {
     /// The samples, by ascending time since the start of the run.
     pub samples: Vec<ServerSample>,
     /// Number of failed scrapes.
@@ -91,12 +91,15 @@ impl Sampler {
     }
 
     /// Ends the sampling. Times count from `started`, the start of the run; earlier samples are dropped.
-    pub fn stop(self, started: Instant) -> Sampled {
+    pub fn stop(self, started: Instant) -> SamplerResult {
         // The thread also ends if the channel is closed.
         let _ = self.stop.send(());
         match self.thread.join() {
             Ok(kept) => kept.since(started),
-            Err(_) => Sampled { last_failure: Some("the thread of --metrics panicked".into()), ..Sampled::default() },
+            Err(_) => SamplerResult {
+                last_failure: Some("the thread of --metrics panicked".into()),
+                ..SamplerResult::default()
+            },
         }
     }
 }
@@ -137,12 +140,12 @@ impl Kept {
         self.moments.push((at, ServerSample { at: 0.0, values }));
     }
 
-    fn since(self, started: Instant) -> Sampled {
+    fn since(self, started: Instant) -> SamplerResult {
         let placed = self.moments.into_iter().filter_map(|(at, sample)| {
             let at = at.checked_duration_since(started)?.as_secs_f64();
             Some(ServerSample { at, ..sample })
         });
-        Sampled { samples: placed.collect(), failures: self.failures, last_failure: self.last_failure }
+        SamplerResult { samples: placed.collect(), failures: self.failures, last_failure: self.last_failure }
     }
 }
 

@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 
 /// What a series measures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Kind {
+pub(crate) enum SeriesKind {
     /// CPU seconds since the process started: a counter.
     Cpu,
     /// Bytes of memory.
@@ -18,12 +18,12 @@ pub(crate) enum Kind {
 }
 
 /// Series that are known by name.
-const KNOWN: [(&str, Kind); 5] = [
-    ("process_cpu_seconds_total", Kind::Cpu),
-    ("process_resident_memory_bytes", Kind::Memory),
-    ("sapsan_memory_anonymous_bytes", Kind::Memory),
-    ("sapsan_memory_mapped_bytes", Kind::Memory),
-    ("sapsan_connections_open", Kind::Queue),
+const KNOWN: [(&str, SeriesKind); 5] = [
+    ("process_cpu_seconds_total", SeriesKind::Cpu),
+    ("process_resident_memory_bytes", SeriesKind::Memory),
+    ("sapsan_memory_anonymous_bytes", SeriesKind::Memory),
+    ("sapsan_memory_mapped_bytes", SeriesKind::Memory),
+    ("sapsan_connections_open", SeriesKind::Queue),
 ];
 /// Words of a queue's name.
 const QUEUE_WORDS: [&str; 5] = ["queue", "queued", "waiting", "pending", "backlog"];
@@ -31,14 +31,14 @@ const QUEUE_WORDS: [&str; 5] = ["queue", "queued", "waiting", "pending", "backlo
 const OTHER_ENDS: [&str; 8] = ["total", "sum", "count", "bucket", "bytes", "seconds", "max", "limit"];
 
 /// What the series measures. None: it is not kept. Labels may follow the name.
-pub(crate) fn kind(series: &str) -> Option<Kind> {
+pub(crate) fn kind(series: &str) -> Option<SeriesKind> {
     let name = series.split('{').next().unwrap_or_default();
     if let Some((_, kind)) = KNOWN.iter().find(|(known, _)| *known == name) {
         return Some(*kind);
     }
     let is_queue = name.split('_').any(|word| QUEUE_WORDS.contains(&word));
     let is_length = name.rsplit('_').next().is_some_and(|word| !OTHER_ENDS.contains(&word));
-    (is_queue && is_length).then_some(Kind::Queue)
+    (is_queue && is_length).then_some(SeriesKind::Queue)
 }
 
 /// Selects the series of a page to keep, at most `most`: CPU time and memory before queues.
@@ -55,11 +55,11 @@ mod tests {
     #[test]
     fn cpu_memory_and_queues_are_kept() {
         for (series, expected) in [
-            ("process_cpu_seconds_total", Some(Kind::Cpu)),
-            ("process_resident_memory_bytes", Some(Kind::Memory)),
-            ("sapsan_store_queue_depth", Some(Kind::Queue)),
-            ("sapsan_pool_queued", Some(Kind::Queue)),
-            ("http_queue_length{pool=\"a\"}", Some(Kind::Queue)),
+            ("process_cpu_seconds_total", Some(SeriesKind::Cpu)),
+            ("process_resident_memory_bytes", Some(SeriesKind::Memory)),
+            ("sapsan_store_queue_depth", Some(SeriesKind::Queue)),
+            ("sapsan_pool_queued", Some(SeriesKind::Queue)),
+            ("http_queue_length{pool=\"a\"}", Some(SeriesKind::Queue)),
             ("sapsan_queued_total", None),
             ("queue_wait_seconds", None),
             ("queue_bytes", None),

@@ -16,7 +16,7 @@ mod tests;
 
 use crate::figures::{COLUMNS, answered_per_second, causes, validity};
 use crate::quantity::{count, moment, nanoseconds, of_distribution, per_second, rating, share, span};
-use crate::recording::{Outcome, Percentiles, Phase, Recording, Validity};
+use crate::recording::{Percentiles, Phase, Recording, RequestCounts, Validity};
 use crate::versus::SideBySide;
 use base64::Engine as _;
 use distribution::Distribution;
@@ -154,7 +154,7 @@ fn errors(run: &Recording) -> String {
 }
 
 /// Causes, each with a bar; the most frequent one has the longest.
-fn by_cause(outcome: &Outcome) -> String {
+fn by_cause(outcome: &RequestCounts) -> String {
     let causes = causes(outcome);
     let Some(most) = causes.iter().map(|cause| cause.requests).max() else { return String::new() };
     let mut rows = String::new();
@@ -175,7 +175,7 @@ fn by_cause(outcome: &Outcome) -> String {
     )
 }
 
-fn by_status(outcome: &Outcome, unchecked: u64) -> String {
+fn by_status(outcome: &RequestCounts, unchecked: u64) -> String {
     if outcome.statuses.is_empty() {
         return String::new();
     }

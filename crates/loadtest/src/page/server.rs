@@ -3,7 +3,7 @@
 use super::chart::{Chart, Label, Series, Shape};
 use super::over_time::{TIME, clock, plain, seconds};
 use super::scale::Scale;
-use crate::metrics::series::{Kind, kind};
+use crate::metrics::series::{SeriesKind, kind};
 use crate::quantity::{bytes, three_digits};
 use crate::recording::{Recording, ServerSample};
 use std::collections::BTreeSet;
@@ -14,7 +14,7 @@ const LINES: [&str; 5] = ["s0", "s1", "s2", "s3", "s4"];
 
 /// What differs between the charts.
 struct Group {
-    kind: Kind,
+    kind: SeriesKind,
     id: &'static str,
     title: &'static str,
     y_name: &'static str,
@@ -24,16 +24,23 @@ struct Group {
 
 const GROUPS: [Group; 3] = [
     Group {
-        kind: Kind::Cpu,
+        kind: SeriesKind::Cpu,
         id: "server-cpu",
         title: "CPU",
         y_name: "cores",
         tick: short,
         value: |cores| format!("{cores:.2} cores"),
     },
-    Group { kind: Kind::Memory, id: "server-memory", title: "Memory", y_name: "bytes", tick: byte_tick, value: bytes },
     Group {
-        kind: Kind::Queue,
+        kind: SeriesKind::Memory,
+        id: "server-memory",
+        title: "Memory",
+        y_name: "bytes",
+        tick: byte_tick,
+        value: bytes,
+    },
+    Group {
+        kind: SeriesKind::Queue,
         id: "server-queues",
         title: "Queues",
         y_name: "length",
@@ -94,7 +101,7 @@ impl Group {
     /// sample.
     fn values(&self, samples: &[ServerSample], name: &str) -> Vec<Option<f64>> {
         let value = |sample: &ServerSample| sample.values.get(name).copied();
-        if self.kind != Kind::Cpu {
+        if self.kind != SeriesKind::Cpu {
             return samples.iter().map(value).collect();
         }
         let slope = |pair: &[ServerSample]| {

@@ -31,7 +31,7 @@ pub const SEGMENTS_MAX: usize = 10_000;
 
 /// One part, as it was written.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Part {
+pub struct ProfilePart {
     /// Its text, such as `line(1,200,180s)`.
     pub name: String,
     /// Seconds from the start of the run to its beginning.
@@ -78,7 +78,7 @@ type Stair = (f64, f64, f64);
 /// A chain of parts.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Profile {
-    parts: Vec<Part>,
+    parts: Vec<ProfilePart>,
     segments: Vec<Segment>,
     total: u64,
 }
@@ -106,7 +106,7 @@ impl Profile {
                 before += segment.requests();
                 segments.push(segment);
             }
-            parts.push(Part { name, from: from_seconds, to: start });
+            parts.push(ProfilePart { name, from: from_seconds, to: start });
         }
         // Rounding must not turn a sum that is mathematically whole into one request more.
         let total = (before - before.max(1.0) * 1e-9).ceil().max(0.0) as u64;
@@ -124,7 +124,7 @@ impl Profile {
     }
 
     /// The parts, in order.
-    pub fn parts(&self) -> &[Part] {
+    pub fn parts(&self) -> &[ProfilePart] {
         &self.parts
     }
 
@@ -152,7 +152,7 @@ impl std::fmt::Display for Profile {
 
 /// One planned request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Moment {
+pub struct PlannedRequest {
     /// Its number in the run, from 0.
     pub number: u64,
     /// Nanoseconds from the start of the run.
@@ -178,9 +178,9 @@ impl Moments {
 }
 
 impl Iterator for Moments {
-    type Item = Moment;
+    type Item = PlannedRequest;
 
-    fn next(&mut self) -> Option<Moment> {
+    fn next(&mut self) -> Option<PlannedRequest> {
         let number = self.next;
         if number >= self.profile.total {
             return None;
@@ -192,7 +192,7 @@ impl Iterator for Moments {
         }
         let segment = &segments[self.segment];
         self.next += self.every;
-        Some(Moment { number, at_ns: (segment.moment(number) * 1e9) as u64, part: segment.part })
+        Some(PlannedRequest { number, at_ns: (segment.moment(number) * 1e9) as u64, part: segment.part })
     }
 }
 
@@ -245,7 +245,7 @@ mod tests {
     #[test]
     fn a_pause_plans_nothing_and_the_parts_behind_it_go_on() {
         let profile = Arc::new(Profile::parse("const(2,1s) const(0,10s) const(2,1s)").unwrap());
-        let all: Vec<Moment> = Moments::new(Arc::clone(&profile), 0, 1).collect();
+        let all: Vec<PlannedRequest> = Moments::new(Arc::clone(&profile), 0, 1).collect();
         let at: Vec<(u64, u32)> = all.iter().map(|moment| (moment.at_ns / 1_000_000, moment.part)).collect();
         assert_eq!(at, [(0, 0), (500, 0), (11_000, 2), (11_500, 2)]);
         assert_eq!((profile.rate(0.5), profile.rate(5.0), profile.rate(13.0)), (2.0, 0.0, 0.0));
@@ -281,7 +281,7 @@ mod tests {
         ) {
             let Ok(profile) = Profile::parse(&parts.join(" ")) else { return Ok(()) };
             let profile = Arc::new(profile);
-            let all: Vec<Moment> = Moments::new(Arc::clone(&profile), 0, 1).collect();
+            let all: Vec<PlannedRequest> = Moments::new(Arc::clone(&profile), 0, 1).collect();
             prop_assert!((all.len() as f64 - integral(&profile)).abs() <= 1.0);
             prop_assert!(all.windows(2).all(|pair| pair[0].at_ns <= pair[1].at_ns && pair[0].part <= pair[1].part));
             let end_ns = (profile.seconds() * 1e9) as u64;
@@ -292,10 +292,10 @@ mod tests {
         fn loops_share_out_every_moment_once(text in part(), loops in 1..5_u64) {
             let Ok(profile) = Profile::parse(&text) else { return Ok(()) };
             let profile = Arc::new(profile);
-            let mut shared: Vec<Moment> =
+            let mut shared: Vec<PlannedRequest> =
                 (0..loops).flat_map(|first| Moments::new(Arc::clone(&profile), first, loops)).collect();
             shared.sort_by_key(|moment| moment.number);
-            let all: Vec<Moment> = Moments::new(profile, 0, 1).collect();
+            let all: Vec<PlannedRequest> = Moments::new(profile, 0, 1).collect();
             prop_assert_eq!(shared, all);
         }
 

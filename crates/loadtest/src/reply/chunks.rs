@@ -1,6 +1,6 @@
 //! A chunked body (RFC 9112, 7.1): sizes, data, trailers. Extensions and trailers are skipped, within bounds.
 
-use super::{Body, Fault};
+use super::{BodyReceiver, Fault};
 use memchr::memchr;
 
 /// Longest line of a chunk's size, its extensions included, or of a trailer, in bytes.
@@ -33,7 +33,7 @@ pub(super) struct Chunks {
 impl Chunks {
     /// Reads on. Returns the consumed bytes, and whether the body has ended. Bytes that are not consumed are a
     /// part of a line.
-    pub(super) fn read(&mut self, input: &[u8], body: &mut impl Body) -> Result<(usize, bool), Fault> {
+    pub(super) fn read(&mut self, input: &[u8], body: &mut impl BodyReceiver) -> Result<(usize, bool), Fault> {
         let mut used = 0;
         loop {
             let rest = &input[used..];

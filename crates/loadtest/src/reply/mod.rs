@@ -44,7 +44,7 @@ pub enum Fault {
 
 /// A complete reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Reply {
+pub struct ReceivedReply {
     /// 101, or 200 to 999.
     pub status: u16,
     /// Whether the server accepts another request on this connection.
@@ -52,18 +52,18 @@ pub struct Reply {
 }
 
 /// Receiver of a body's bytes.
-pub trait Body {
+pub trait BodyReceiver {
     /// A piece of the body.
     fn push(&mut self, bytes: &[u8]);
 }
 
 /// Discards the body.
-impl Body for () {
+impl BodyReceiver for () {
     #[inline]
     fn push(&mut self, _bytes: &[u8]) {}
 }
 
-impl Body for Vec<u8> {
+impl BodyReceiver for Vec<u8> {
     fn push(&mut self, bytes: &[u8]) {
         self.extend_from_slice(bytes);
     }
@@ -83,12 +83,12 @@ pub struct ReplyReader {
     state: State,
     interim: u32,
     /// The reply whose body is being read.
-    reply: Reply,
+    reply: ReceivedReply,
 }
 
 impl Default for ReplyReader {
     fn default() -> Self {
-        Self { state: State::Head, interim: 0, reply: Reply { status: 0, is_reusable: false } }
+        Self { state: State::Head, interim: 0, reply: ReceivedReply { status: 0, is_reusable: false } }
     }
 }
 
@@ -96,7 +96,12 @@ impl ReplyReader {
     /// Reads on. Returns the number of consumed bytes of `input`, and the reply if it is complete. Bytes after a complete reply
     /// are left. The caller passes unconsumed bytes again, with more after them. `is_head`: the reply answers a HEAD.
     #[inline]
-    pub fn read(&mut self, input: &[u8], is_head: bool, body: &mut impl Body) -> Result<(usize, Option<Reply>), Fault> {
+    pub fn read(
+        &mut self,
+        input: &[u8],
+        is_head: bool,
+        body: &mut impl BodyReceiver,
+    ) -> Result<(usize, Option<ReceivedReply>), Fault> {
         let mut used = 0;
         loop {
             let rest = &input[used..];
@@ -126,7 +131,7 @@ impl ReplyReader {
     }
 
     /// The peer has ended its direction, and all its bytes were read. Returns the reply whose body ends thereby, if there is one.
-    pub fn input_ended(&mut self) -> Option<Reply> {
+    pub fn input_ended(&mut self) -> Option<ReceivedReply> {
         matches!(self.state, State::UntilEnd).then(|| self.end())
     }
 
@@ -144,7 +149,7 @@ impl ReplyReader {
         let no_body = is_head || matches!(head.status, 101 | 204 | 304);
         let framing = if no_body { Framing::Length(0) } else { head.framing };
         let ends_with_connection = framing == Framing::UntilEnd || head.status == 101;
-        self.reply = Reply { status: head.status, is_reusable: head.keeps_alive && !ends_with_connection };
+        self.reply = ReceivedReply { status: head.status, is_reusable: head.keeps_alive && !ends_with_connection };
         self.state = match framing {
             Framing::Length(left) => State::Length { left },
             Framing::Chunked => State::Chunks(Chunks::default()),
@@ -154,7 +159,7 @@ impl ReplyReader {
     }
 
     #[inline]
-    fn end(&mut self) -> Reply {
+    fn end(&mut self) -> ReceivedReply {
         self.state = State::Head;
         self.interim = 0;
         self.reply

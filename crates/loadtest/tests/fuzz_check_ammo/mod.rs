@@ -2,9 +2,9 @@
 
 #![allow(dead_code, clippy::unwrap_used)] // Each driver takes its part; a failed step is a failed test.
 
-use loadtest::ammo::{Ammo, Format, Loops, OnBroken, Options};
+use loadtest::ammo::{Ammo, AmmoOptions, Format, Loops, OnBroken};
 use loadtest::answers::Comparison;
-use loadtest::source::{Observed, ObservedReply, Observer as _, REQUEST_BYTES_MAX, Source as _, Verdict};
+use loadtest::source::{Observed, ObservedReply, Observer as _, REQUEST_BYTES_MAX, ReplyVerdict, RequestSource as _};
 use std::io::Cursor;
 use std::num::NonZeroU64;
 use std::sync::Arc;
@@ -12,12 +12,12 @@ use std::sync::Arc;
 /// Largest number of requests that are read of one input.
 const REQUESTS_MAX: usize = 1000;
 
-fn options(format: Option<Format>, on_broken: OnBroken) -> Options {
-    Options { format, on_broken, loops: Loops::Times(NonZeroU64::new(2).unwrap()), ..Options::default() }
+fn options(format: Option<Format>, on_broken: OnBroken) -> AmmoOptions {
+    AmmoOptions { format, on_broken, loops: Loops::Times(NonZeroU64::new(2).unwrap()), ..AmmoOptions::default() }
 }
 
 /// Reads all requests, or up to the first fault.
-fn read(bytes: &[u8], options: Options) -> Vec<Vec<u8>> {
+fn read(bytes: &[u8], options: AmmoOptions) -> Vec<Vec<u8>> {
     let stream = Box::new(Cursor::new(bytes.to_vec()));
     let Ok(mut ammo) = Ammo::of_streams(("ammo", stream), None, options) else { return Vec::new() };
     let (mut requests, mut request) = (Vec::new(), Vec::new());
@@ -80,6 +80,6 @@ pub(crate) fn check_bodies(one: &[u8], other: &[u8]) {
         let reply = ObservedReply { status: 200, body: received, is_cut: false };
         comparison.comparer().observe(&Observed { index: 0, tag: 0, reply: Some(reply) })
     };
-    assert_eq!(verdict(one, one), Verdict::Right);
+    assert_eq!(verdict(one, one), ReplyVerdict::Right);
     assert_eq!(verdict(one, other), verdict(other, one));
 }

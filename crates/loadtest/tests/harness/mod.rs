@@ -4,11 +4,11 @@
 //! of arrival, and answered by the test's closure.
 #![allow(dead_code)] // each test binary uses its part
 
-use loadtest::engine::{Finished, Load, Settings, Stop, Watchers, run};
+use loadtest::engine::{Finished, Load, LoadSettings, Stop, Watchers, run};
 use loadtest::profile::Profile;
-use loadtest::request::{Constant, Parts};
-use loadtest::source::Source;
-use loadtest::{Outcome, Recording};
+use loadtest::request::{Constant, RequestParts};
+use loadtest::source::RequestSource;
+use loadtest::{Recording, RequestCounts};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
@@ -131,18 +131,18 @@ pub(crate) fn unused_address() -> SocketAddr {
 }
 
 /// An open load by a profile.
-pub(crate) fn open(address: SocketAddr, profile: &str) -> Settings {
+pub(crate) fn open(address: SocketAddr, profile: &str) -> LoadSettings {
     let profile = Arc::new(Profile::parse(profile).unwrap());
     settings(address, Load::Open { profile, connections_at_start: 4 })
 }
 
 /// A closed load of this many milliseconds.
-pub(crate) fn closed(address: SocketAddr, milliseconds: u64) -> Settings {
+pub(crate) fn closed(address: SocketAddr, milliseconds: u64) -> LoadSettings {
     settings(address, Load::Closed { duration: Duration::from_millis(milliseconds) })
 }
 
-fn settings(address: SocketAddr, load: Load) -> Settings {
-    Settings {
+fn settings(address: SocketAddr, load: Load) -> LoadSettings {
+    LoadSettings {
         target: format!("http://{address}/"),
         address,
         tls: None,
@@ -155,31 +155,31 @@ fn settings(address: SocketAddr, load: Load) -> Settings {
     }
 }
 
-pub(crate) fn get() -> Box<dyn Source> {
+pub(crate) fn get() -> Box<dyn RequestSource> {
     get_with(&[])
 }
 
-pub(crate) fn get_with(headers: &[(String, String)]) -> Box<dyn Source> {
-    let parts = Parts { method: "GET", path: "/", authority: "test", headers, body: None };
+pub(crate) fn get_with(headers: &[(String, String)]) -> Box<dyn RequestSource> {
+    let parts = RequestParts { method: "GET", path: "/", authority: "test", headers, body: None };
     Box::new(Constant::new(&parts).unwrap())
 }
 
 /// Runs to the end, and checks the invariants of the counts of any run.
 #[track_caller]
-pub(crate) fn finish(settings: &Settings, source: Box<dyn Source>, watchers: Watchers) -> Finished {
+pub(crate) fn finish(settings: &LoadSettings, source: Box<dyn RequestSource>, watchers: Watchers) -> Finished {
     let finished = run(settings, source, watchers, &Stop::default()).unwrap();
     check_sums(&finished.recording);
     finished
 }
 
 #[track_caller]
-pub(crate) fn record(settings: &Settings) -> Recording {
+pub(crate) fn record(settings: &LoadSettings) -> Recording {
     finish(settings, get(), Watchers::default()).recording
 }
 
 #[track_caller]
 pub(crate) fn check_sums(recording: &Recording) {
-    let check = |outcome: &Outcome| {
+    let check = |outcome: &RequestCounts| {
         let connect: u64 = outcome.failures.connect.values().sum();
         assert_eq!(outcome.planned, outcome.answered + outcome.failures.total(), "{outcome:?}");
         assert_eq!(outcome.sent, outcome.planned - connect - outcome.failures.unsent, "{outcome:?}");
@@ -188,7 +188,7 @@ pub(crate) fn check_sums(recording: &Recording) {
     };
     check(&recording.outcome);
     recording.phases.iter().for_each(|phase| check(&phase.outcome));
-    let sum = |of: fn(&Outcome) -> u64| recording.phases.iter().map(|phase| of(&phase.outcome)).sum::<u64>();
+    let sum = |of: fn(&RequestCounts) -> u64| recording.phases.iter().map(|phase| of(&phase.outcome)).sum::<u64>();
     assert_eq!(sum(|outcome| outcome.planned), recording.outcome.planned);
     assert_eq!(sum(|outcome| outcome.right), recording.outcome.right);
     let rows = &recording.intervals;

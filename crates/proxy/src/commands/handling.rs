@@ -21,7 +21,7 @@ pub enum Handling {
     /// Answered by the proxy itself.
     Local(Local),
     /// MULTI, EXEC and the other commands of transactions.
-    Transaction(Transaction),
+    Transaction(TransactionCommand),
     /// SUBSCRIBE and its family.
     Subscription(Subscription),
     /// Rejected: impossible over several nodes, or harmful to other clients of a shared node connection.
@@ -79,7 +79,7 @@ pub enum Local {
 /// Commands of transactions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(missing_docs)] // Each is the command of its name.
-pub enum Transaction {
+pub enum TransactionCommand {
     Multi,
     Exec,
     Discard,
@@ -147,11 +147,11 @@ pub(super) fn handling(name: &str, may_block: bool, has_keys: bool) -> Handling 
         "reset" => Own(Local::Reset),
         "select" => Own(Local::Select),
         "time" => Own(Local::Time),
-        "multi" => Atomic(Transaction::Multi),
-        "exec" => Atomic(Transaction::Exec),
-        "discard" => Atomic(Transaction::Discard),
-        "watch" => Atomic(Transaction::Watch),
-        "unwatch" => Atomic(Transaction::Unwatch),
+        "multi" => Atomic(TransactionCommand::Multi),
+        "exec" => Atomic(TransactionCommand::Exec),
+        "discard" => Atomic(TransactionCommand::Discard),
+        "watch" => Atomic(TransactionCommand::Watch),
+        "unwatch" => Atomic(TransactionCommand::Unwatch),
         "subscribe" => Listening(Subscription::Subscribe),
         "psubscribe" => Listening(Subscription::Psubscribe),
         "unsubscribe" => Listening(Subscription::Unsubscribe),

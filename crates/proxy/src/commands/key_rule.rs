@@ -5,7 +5,7 @@
 //! "Command key specifications"). For a few commands the specifications are incomplete, and a rule of their own finds the keys
 //! ([`KeyRule::Sort`] …).
 
-use super::request::Request;
+use super::request::CommandRequest;
 
 /// How the keys of a command are found.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,14 +26,14 @@ pub enum KeyRule {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeySpec {
     /// Where the search begins.
-    pub begin: Begin,
+    pub begin: SearchStart,
     /// How the keys are found from there.
     pub find: Find,
 }
 
 /// Where the search for keys begins.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Begin {
+pub enum SearchStart {
     /// At an argument.
     Index(usize),
     /// After a keyword.
@@ -74,7 +74,7 @@ pub const RANGES_MAX: usize = 4;
 
 /// Keys at equal distances.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct KeyRange {
+pub struct KeyStride {
     /// The first key's argument.
     pub first: usize,
     /// The last key's argument.
@@ -85,13 +85,13 @@ pub struct KeyRange {
 
 /// Positions of the keys of one request, in the order of the rules that found them.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Keys {
-    ranges: [KeyRange; RANGES_MAX],
+pub struct KeyPositions {
+    ranges: [KeyStride; RANGES_MAX],
     count: usize,
 }
 
-impl Keys {
-    fn push(&mut self, range: KeyRange) {
+impl KeyPositions {
+    fn push(&mut self, range: KeyStride) {
         if let Some(place) = self.ranges.get_mut(self.count) {
             *place = range;
             self.count += 1;
@@ -99,7 +99,7 @@ impl Keys {
     }
 
     fn push_one(&mut self, index: usize) {
-        self.push(KeyRange { first: index, last: index, step: 1 });
+        self.push(KeyStride { first: index, last: index, step: 1 });
     }
 
     /// Positions of the arguments that are keys.
@@ -125,14 +125,17 @@ impl KeyRule {
             return KeyRule::None;
         };
         let last = if last < 0 { last } else { (last - first as i64).max(0) };
-        KeyRule::Specs(Box::new([KeySpec { begin: Begin::Index(first), find: Find::Range { last, step, limit: 0 } }]))
+        KeyRule::Specs(Box::new([KeySpec {
+            begin: SearchStart::Index(first),
+            find: Find::Range { last, step, limit: 0 },
+        }]))
     }
 
     /// The position of the only key of every request of the command; none if the rule differs.
     pub fn only_key(&self) -> Option<usize> {
         let KeyRule::Specs(specs) = self else { return None };
         match &**specs {
-            [KeySpec { begin: Begin::Index(first), find: Find::Range { last: 0, .. } }] => Some(*first),
+            [KeySpec { begin: SearchStart::Index(first), find: Find::Range { last: 0, .. } }] => Some(*first),
             _ => None,
         }
     }
@@ -141,8 +144,8 @@ impl KeyRule {
     ///
     /// # Errors
     /// The arguments do not fit the rule.
-    pub fn keys(&self, request: &Request<'_>) -> Result<Keys, MalformedKeys> {
-        let mut keys = Keys::default();
+    pub fn keys(&self, request: &CommandRequest<'_>) -> Result<KeyPositions, MalformedKeys> {
+        let mut keys = KeyPositions::default();
         match self {
             KeyRule::None => {}
             KeyRule::Specs(specs) => {
@@ -167,7 +170,7 @@ impl KeyRule {
             KeyRule::Migrate if request.get(3).is_some_and(|key| !key.is_empty()) => keys.push_one(3),
             KeyRule::Migrate => {
                 let word = migrate_keys(request).ok_or(MalformedKeys)?;
-                keys.push(KeyRange { first: word + 1, last: request.len() - 1, step: 1 });
+                keys.push(KeyStride { first: word + 1, last: request.len() - 1, step: 1 });
             }
         }
         if keys.iter().all(|at| at < request.len()) { Ok(keys) } else { Err(MalformedKeys) }
@@ -175,7 +178,7 @@ impl KeyRule {
 }
 
 /// The positions at which SORT's options begin; the options' own arguments are skipped.
-fn sort_options(request: &Request<'_>) -> impl Iterator<Item = usize> {
+fn sort_options(request: &CommandRequest<'_>) -> impl Iterator<Item = usize> {
     let taken = |at: usize| match () {
         () if request.is_word(at, b"LIMIT") => 2,
         () if [b"BY".as_slice(), b"GET", b"STORE"].iter().any(|word| request.is_word(at, word)) => 1,
@@ -185,12 +188,12 @@ fn sort_options(request: &Request<'_>) -> impl Iterator<Item = usize> {
 }
 
 /// The argument after the last of these.
-fn behind_last(request: &Request<'_>, words: impl Iterator<Item = usize>) -> Option<usize> {
+fn behind_last(request: &CommandRequest<'_>, words: impl Iterator<Item = usize>) -> Option<usize> {
     words.last().map(|at| at + 1).filter(|at| *at < request.len())
 }
 
 /// The position of KEYS in MIGRATE, after the options and their arguments.
-fn migrate_keys(request: &Request<'_>) -> Option<usize> {
+fn migrate_keys(request: &CommandRequest<'_>) -> Option<usize> {
     let mut at = 6;
     while at < request.len() {
         match () {
@@ -205,10 +208,10 @@ fn migrate_keys(request: &Request<'_>) -> Option<usize> {
 
 impl KeySpec {
     /// The keys that the specification finds; none if its keyword is missing or the number of keys is 0.
-    fn range(&self, request: &Request<'_>) -> Result<Option<KeyRange>, MalformedKeys> {
+    fn range(&self, request: &CommandRequest<'_>) -> Result<Option<KeyStride>, MalformedKeys> {
         let begin = match &self.begin {
-            Begin::Index(index) => *index,
-            Begin::Keyword { word, from } => match find_word(request, word, *from) {
+            SearchStart::Index(index) => *index,
+            SearchStart::Keyword { word, from } => match find_word(request, word, *from) {
                 Some(at) => at + 1,
                 None => return Ok(None),
             },
@@ -226,13 +229,13 @@ impl KeySpec {
             },
         };
         match last {
-            Some(last) if first <= last && last < request.len() => Ok(Some(KeyRange { first, last, step })),
+            Some(last) if first <= last && last < request.len() => Ok(Some(KeyStride { first, last, step })),
             _ => Err(MalformedKeys),
         }
     }
 }
 
-fn last_of_range(request: &Request<'_>, begin: usize, last: i64, limit: usize) -> Option<usize> {
+fn last_of_range(request: &CommandRequest<'_>, begin: usize, last: i64, limit: usize) -> Option<usize> {
     if let Ok(behind) = usize::try_from(last) {
         return begin.checked_add(behind);
     }
@@ -243,8 +246,8 @@ fn last_of_range(request: &Request<'_>, begin: usize, last: i64, limit: usize) -
     }
 }
 
-/// The position of a keyword; see [`Begin::Keyword`].
-fn find_word(request: &Request<'_>, word: &[u8], from: i64) -> Option<usize> {
+/// The position of a keyword; see [`SearchStart::Keyword`].
+fn find_word(request: &CommandRequest<'_>, word: &[u8], from: i64) -> Option<usize> {
     let is_word = |at: &usize| request.is_word(*at, word);
     match usize::try_from(from) {
         // The last argument cannot be the keyword: no key would follow it.

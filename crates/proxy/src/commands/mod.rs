@@ -13,7 +13,7 @@ mod movable;
 mod request;
 mod table;
 
-pub use handling::{Handling, Join, Local, Split, Subscription, Transaction};
-pub use key_rule::{Begin, Find, KeyRange, KeyRule, KeySpec, Keys, MalformedKeys, RANGES_MAX};
-pub use request::{Request, Span};
+pub use handling::{Handling, Join, Local, Split, Subscription, TransactionCommand};
+pub use key_rule::{Find, KeyPositions, KeyRule, KeySpec, KeyStride, MalformedKeys, RANGES_MAX, SearchStart};
+pub use request::{CommandRequest, Span};
 pub use table::{COMMANDS_MAX, Command, CommandId, CommandTable};

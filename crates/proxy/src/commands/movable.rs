@@ -1,7 +1,7 @@
 //! Key rules of commands whose keys three numbers cannot describe: for Redis 6, which has no key specifications, and for
 //! commands whose specifications are incomplete.
 
-use super::key_rule::{Begin, Find, KeyRule, KeySpec};
+use super::key_rule::{Find, KeyRule, KeySpec, SearchStart};
 
 /// Whether a command's rule here takes precedence over any specification, because those of Redis 7 are incomplete for it.
 pub(super) fn is_always_used(name: &str) -> bool {
@@ -21,7 +21,8 @@ pub(super) fn rule(name: &str) -> Option<KeyRule> {
         }
         "zunion" | "zinter" | "zdiff" | "zintercard" | "sintercard" | "lmpop" | "zmpop" => specs([counted(1)]),
         "zunionstore" | "zinterstore" | "zdiffstore" => {
-            let destination = KeySpec { begin: Begin::Index(1), find: Find::Range { last: 0, step: 1, limit: 0 } };
+            let destination =
+                KeySpec { begin: SearchStart::Index(1), find: Find::Range { last: 0, step: 1, limit: 0 } };
             specs([destination, counted(2)])
         }
         "xread" => specs([streams(1)]),
@@ -37,11 +38,11 @@ fn specs<const COUNT: usize>(specs: [KeySpec; COUNT]) -> KeyRule {
 
 /// The number of keys at this argument, and the keys after it.
 fn counted(at: usize) -> KeySpec {
-    KeySpec { begin: Begin::Index(at), find: Find::Number { at: 0, first: 1, step: 1 } }
+    KeySpec { begin: SearchStart::Index(at), find: Find::Number { at: 0, first: 1, step: 1 } }
 }
 
 /// Streams after the keyword STREAMS, followed by as many ids.
 fn streams(from: i64) -> KeySpec {
     let word = Box::from(b"STREAMS".as_slice());
-    KeySpec { begin: Begin::Keyword { word, from }, find: Find::Range { last: -1, step: 1, limit: 2 } }
+    KeySpec { begin: SearchStart::Keyword { word, from }, find: Find::Range { last: -1, step: 1, limit: 2 } }
 }

@@ -14,17 +14,17 @@ const LINE_END_BYTES: usize = 2;
 
 /// A complete request in the form of an array of bulk strings, as a [`resp::codec::RequestFramer`] delivers it.
 #[derive(Clone, Copy, Debug)]
-pub struct Request<'r> {
+pub struct CommandRequest<'r> {
     bytes: &'r [u8],
     spans: &'r [Span],
 }
 
-impl<'r> Request<'r> {
+impl<'r> CommandRequest<'r> {
     /// Records the positions of the arguments of `bytes` in `spans`, whose storage is reused.
     ///
     /// # Panics
     /// The request has 4 GB or more; framers reject it far below.
-    pub fn of(bytes: &'r [u8], spans: &'r mut Vec<Span>) -> Request<'r> {
+    pub fn of(bytes: &'r [u8], spans: &'r mut Vec<Span>) -> CommandRequest<'r> {
         let offset = |byte: usize| u32::try_from(byte).expect("a request below 4 GB");
         let base = bytes.as_ptr() as usize;
         spans.clear();
@@ -32,12 +32,12 @@ impl<'r> Request<'r> {
             let start = argument.as_ptr() as usize - base;
             Span { start: offset(start), end: offset(start + argument.len()) }
         }));
-        Request { bytes, spans }
+        CommandRequest { bytes, spans }
     }
 
     /// A request with positions that were recorded before.
-    pub fn with_spans(bytes: &'r [u8], spans: &'r [Span]) -> Request<'r> {
-        Request { bytes, spans }
+    pub fn with_spans(bytes: &'r [u8], spans: &'r [Span]) -> CommandRequest<'r> {
+        CommandRequest { bytes, spans }
     }
 
     /// Number of arguments, the command's name included.
@@ -87,12 +87,12 @@ impl<'r> Request<'r> {
 
 #[cfg(test)]
 mod tests {
-    use super::Request;
+    use super::CommandRequest;
 
     #[test]
     fn arguments_are_given_alone_and_as_they_stand() {
         let mut spans = Vec::new();
-        let request = Request::of(b"*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$2\r\n17\r\n", &mut spans);
+        let request = CommandRequest::of(b"*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$2\r\n17\r\n", &mut spans);
         assert_eq!((request.len(), request.get(1), request.get(3)), (3, Some(&b"k"[..]), None));
         assert_eq!(request.raw(0..1), b"$3\r\nSET\r\n");
         assert_eq!(request.raw(1..3), b"$1\r\nk\r\n$2\r\n17\r\n");

@@ -3,12 +3,12 @@
 //! A command keeps its number for the life of the table, so counters can be indexed by it.
 
 use hashbrown::HashMap;
-use resp::codec::{Elements, View};
+use resp::codec::{Elements, ReplyView};
 
 use super::handling::{Handling, handling};
-use super::key_rule::{Begin, Find, KeyRule, KeySpec, Keys, MalformedKeys, RANGES_MAX};
+use super::key_rule::{Find, KeyPositions, KeyRule, KeySpec, MalformedKeys, RANGES_MAX, SearchStart};
 use super::movable;
-use super::request::Request;
+use super::request::CommandRequest;
 
 /// Largest number of commands and subcommands in a table; further ones of a node are ignored.
 pub const COMMANDS_MAX: usize = 1024;
@@ -59,7 +59,7 @@ impl Command {
     ///
     /// # Errors
     /// The arguments do not fit the command.
-    pub fn keys(&self, request: &Request<'_>) -> Result<Keys, MalformedKeys> {
+    pub fn keys(&self, request: &CommandRequest<'_>) -> Result<KeyPositions, MalformedKeys> {
         self.key_rule.keys(request)
     }
 }
@@ -87,7 +87,7 @@ impl CommandTable {
     }
 
     /// Applies a node's reply to `COMMAND`. Entries that it lacks stay as they are.
-    pub fn learn(&mut self, reply: &View<'_>) {
+    pub fn learn(&mut self, reply: &ReplyView<'_>) {
         for entry in reply.elements().into_iter().flatten() {
             let Some(entry) = Entry::read(&entry) else { continue };
             // The command first: adding its subcommands then marks it.
@@ -137,7 +137,7 @@ impl CommandTable {
     }
 
     /// The command of a request; for `SCRIPT LOAD …` the subcommand, if the table has it.
-    pub fn find_request(&self, request: &Request<'_>) -> Option<CommandId> {
+    pub fn find_request(&self, request: &CommandRequest<'_>) -> Option<CommandId> {
         let id = self.find(request.get(0)?)?;
         if !self.get(id).has_subcommands {
             return Some(id);
@@ -188,7 +188,7 @@ struct Entry<'v> {
 }
 
 impl<'v> Entry<'v> {
-    fn read(entry: &View<'v>) -> Option<Entry<'v>> {
+    fn read(entry: &ReplyView<'v>) -> Option<Entry<'v>> {
         let mut fields = entry.elements()?;
         let name = std::str::from_utf8(fields.next()?.text()?).ok()?;
         let arity = integer(fields.next()?)?;
@@ -196,7 +196,7 @@ impl<'v> Entry<'v> {
         let classic = [integer(fields.next()?)?, integer(fields.next()?)?, integer(fields.next()?)?];
         let mut behind = fields.skip(2);
         let (specs, subcommands) = (behind.next(), behind.next());
-        let elements = |view: Option<View<'v>>| view.and_then(|view| view.elements());
+        let elements = |view: Option<ReplyView<'v>>| view.and_then(|view| view.elements());
         Some(Entry { name, arity, flags, classic, specs: elements(specs), subcommands: elements(subcommands) })
     }
 
@@ -222,12 +222,12 @@ impl<'v> Entry<'v> {
     }
 }
 
-fn integer(view: View<'_>) -> Option<i64> {
-    if let View::Integer(integer) = view { Some(integer) } else { None }
+fn integer(view: ReplyView<'_>) -> Option<i64> {
+    if let ReplyView::Integer(integer) = view { Some(integer) } else { None }
 }
 
 /// The value of a name in a map, which under RESP2 is a list of alternating names and values.
-fn value<'v>(map: &View<'v>, name: &[u8]) -> Option<View<'v>> {
+fn value<'v>(map: &ReplyView<'v>, name: &[u8]) -> Option<ReplyView<'v>> {
     let mut elements = map.elements()?;
     while let Some(key) = elements.next() {
         let value = elements.next()?;
@@ -239,19 +239,19 @@ fn value<'v>(map: &View<'v>, name: &[u8]) -> Option<View<'v>> {
 }
 
 /// One key specification; none if it is incomplete or unknown.
-fn key_spec(spec: &View<'_>) -> Option<KeySpec> {
+fn key_spec(spec: &ReplyView<'_>) -> Option<KeySpec> {
     let is_incomplete =
-        |flags: View<'_>| flags.elements().into_iter().flatten().any(|flag| flag.text() == Some(b"incomplete"));
+        |flags: ReplyView<'_>| flags.elements().into_iter().flatten().any(|flag| flag.text() == Some(b"incomplete"));
     if value(spec, b"flags").is_some_and(is_incomplete) {
         return None;
     }
     let (begin, find) = (value(spec, b"begin_search")?, value(spec, b"find_keys")?);
-    let number = |of: &View<'_>, name: &[u8]| value(of, name).and_then(integer);
-    let size = |of: &View<'_>, name: &[u8]| number(of, name).and_then(|number| usize::try_from(number).ok());
+    let number = |of: &ReplyView<'_>, name: &[u8]| value(of, name).and_then(integer);
+    let size = |of: &ReplyView<'_>, name: &[u8]| number(of, name).and_then(|number| usize::try_from(number).ok());
     let begin = match (value(&begin, b"type")?.text()?, value(&begin, b"spec")?) {
-        (b"index", spec) => Begin::Index(size(&spec, b"index")?),
+        (b"index", spec) => SearchStart::Index(size(&spec, b"index")?),
         (b"keyword", spec) => {
-            Begin::Keyword { word: value(&spec, b"keyword")?.text()?.into(), from: number(&spec, b"startfrom")? }
+            SearchStart::Keyword { word: value(&spec, b"keyword")?.text()?.into(), from: number(&spec, b"startfrom")? }
         }
         _ => return None,
     };

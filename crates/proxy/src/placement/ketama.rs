@@ -15,7 +15,7 @@ const POINT_TEXT_MAX: usize = 85;
 
 /// One server of a ring.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Server {
+pub struct RingServer {
     /// The text from which its points are computed: its name, or else `HOST:PORT`, without the port if it is 11211.
     pub name: String,
     /// Its share of the keys, relative to the others; at least one.
@@ -31,7 +31,7 @@ pub struct Ketama {
 impl Ketama {
     /// The ring of the servers for which `takes_keys` is true, by their positions in the list of all; at least one must be. The
     /// keys of an ejected server go to the others.
-    pub fn new(servers: &[Server], takes_keys: impl Fn(usize) -> bool) -> Ketama {
+    pub fn new(servers: &[RingServer], takes_keys: impl Fn(usize) -> bool) -> Ketama {
         let taking = sorted_by_name(servers, takes_keys);
         let weights: u32 = taking.iter().map(|(_, server)| server.weight).sum();
         let mut points = Vec::with_capacity(taking.len() * POINTS as usize);
@@ -56,8 +56,8 @@ impl Ketama {
 }
 
 /// The servers for which `takes_keys` is true, with their positions in the list, as twemproxy sorts them: shorter names first.
-pub(super) fn sorted_by_name(servers: &[Server], takes_keys: impl Fn(usize) -> bool) -> Vec<(usize, &Server)> {
-    let mut taking: Vec<(usize, &Server)> =
+pub(super) fn sorted_by_name(servers: &[RingServer], takes_keys: impl Fn(usize) -> bool) -> Vec<(usize, &RingServer)> {
+    let mut taking: Vec<(usize, &RingServer)> =
         servers.iter().enumerate().filter(|(place, _)| takes_keys(*place)).collect();
     taking.sort_by_key(|(_, server)| (server.name.len(), &server.name));
     taking

@@ -15,7 +15,7 @@ mod slots;
 mod tag;
 
 pub use hash::Hash;
-pub use ketama::{Ketama, Server};
+pub use ketama::{Ketama, RingServer};
 pub use slots::{SLOTS, Slots, slot_of};
 pub use tag::{at_end, between};
 
@@ -69,7 +69,7 @@ impl Placement {
 impl Distribution {
     /// twemproxy's `modula` over the servers for which `takes_keys` is true; at least one must be. They stand in the order of
     /// their names, shorter names first. Positions are those in the list of all, as in [`Ketama::new`].
-    pub fn modula(servers: &[Server], takes_keys: impl Fn(usize) -> bool) -> Distribution {
+    pub fn modula(servers: &[RingServer], takes_keys: impl Fn(usize) -> bool) -> Distribution {
         let places = ketama::sorted_by_name(servers, takes_keys)
             .into_iter()
             .flat_map(|(place, server)| (0..server.weight).map(move |_| place));

@@ -3,7 +3,7 @@
 //! The key is first removed from the node, and is complete only at the end of the copy. For a stream, the entries and the groups'
 //! positions are copied, but not the entries that consumers have not acknowledged.
 
-use resp::{Client, Error, FromReply, Pipeline, Settings, ToArguments};
+use resp::{Client, ClientSettings, CommandError, FromReply, Pipeline, ToArguments};
 
 use super::ReshardError;
 use super::source::Expiry;
@@ -12,7 +12,7 @@ use super::source::Expiry;
 const PIECE: usize = 500;
 
 /// Source, node, and the node's settings for messages.
-type Pair<'c> = (&'c mut Client, &'c mut Client, &'c Settings);
+type Pair<'c> = (&'c mut Client, &'c mut Client, &'c ClientSettings);
 
 /// Elements as the source returns them, or as the node's command expects them.
 type Texts = Vec<Vec<u8>>;
@@ -50,7 +50,7 @@ pub(super) fn copy((source, target, node): Pair<'_>, key: &[u8]) -> Result<(), R
 struct Copy<'c> {
     source: &'c mut Client,
     target: &'c mut Client,
-    node: &'c Settings,
+    node: &'c ClientSettings,
     key: &'c [u8],
 }
 
@@ -102,7 +102,8 @@ impl Copy<'_> {
             }
             self.write_all(&pipeline)?;
         }
-        let groups: Vec<std::collections::HashMap<String, resp::Value>> = self.read(("XINFO", "GROUPS", self.key))?;
+        let groups: Vec<std::collections::HashMap<String, resp::ReplyValue>> =
+            self.read(("XINFO", "GROUPS", self.key))?;
         let mut pipeline = Pipeline::new();
         for group in groups {
             if let (Some(name), Some(delivered)) = (text(group.get("name")), text(group.get("last-delivered-id"))) {
@@ -114,7 +115,7 @@ impl Copy<'_> {
 
     fn write_all(&mut self, pipeline: &Pipeline) -> Result<(), ReshardError> {
         let results = self.target.pipeline::<()>(pipeline);
-        let outcome: Result<Vec<()>, Error> = results.and_then(|results| results.into_iter().collect());
+        let outcome: Result<Vec<()>, CommandError> = results.and_then(|results| results.into_iter().collect());
         outcome.map(drop).map_err(|error| ReshardError::of_node(self.node, error))
     }
 }
@@ -128,10 +129,10 @@ fn behind(id: &str) -> String {
     }
 }
 
-fn text(value: Option<&resp::Value>) -> Option<Vec<u8>> {
+fn text(value: Option<&resp::ReplyValue>) -> Option<Vec<u8>> {
     match value? {
-        resp::Value::Bulk(bytes) => Some(bytes.clone()),
-        resp::Value::Simple(text) => Some(text.clone().into_bytes()),
+        resp::ReplyValue::Bulk(bytes) => Some(bytes.clone()),
+        resp::ReplyValue::Simple(text) => Some(text.clone().into_bytes()),
         _ => None,
     }
 }

@@ -2,20 +2,20 @@
 
 use std::fmt;
 
-use resp::{Endpoint, Settings};
+use resp::{ClientSettings, Endpoint};
 
 /// Why a resharding failed. Copied keys stay, and a new run copies everything again.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum ReshardError {
     /// The source is unreachable, or rejects a command.
-    Source(resp::Error),
+    Source(resp::CommandError),
     /// A node is unreachable, or rejects a command.
     Node {
         /// Its address.
         node: String,
         /// The error.
-        error: resp::Error,
+        error: resp::CommandError,
     },
     /// A key whose type no command can copy, and whose dump the node rejects.
     Type {
@@ -25,7 +25,7 @@ pub enum ReshardError {
         kind: String,
     },
     /// The source does not publish changed keys, and cannot be configured to.
-    NotFollowed(resp::Error),
+    NotFollowed(resp::CommandError),
     /// It was stopped by the caller.
     Stopped,
     /// A thread that writes to a node has panicked, which is a bug.
@@ -33,7 +33,7 @@ pub enum ReshardError {
 }
 
 impl ReshardError {
-    pub(super) fn of_node(settings: &Settings, error: resp::Error) -> ReshardError {
+    pub(super) fn of_node(settings: &ClientSettings, error: resp::CommandError) -> ReshardError {
         ReshardError::Node { node: address(&settings.endpoint), error }
     }
 }

@@ -15,10 +15,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use resp::{Client, Event, Subscriber};
+use resp::{Client, Subscriber, SubscriberEvent};
 
 use super::source::Source;
-use super::{Progress, Reshard, ReshardError};
+use super::{Reshard, ReshardError, ReshardProgress};
 
 /// Largest number of changed keys that wait to be copied.
 const CHANGED_KEYS_MAX: usize = 1_000_000;
@@ -34,7 +34,7 @@ const WANTED: &str = "EA";
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Following {
     /// All keys are being copied: at the beginning, or after messages were lost.
-    Copying(Progress),
+    Copying(ReshardProgress),
     /// This many changed keys wait to be copied.
     Behind(u64),
 }
@@ -157,25 +157,27 @@ fn listen(subscriber: &mut Subscriber, last: &[u8], heard: &Heard) -> Result<(),
     while !heard.is_over.load(Ordering::Acquire) {
         let event = match subscriber.next(PAUSE) {
             // The next call reconnects.
-            Err(resp::Error::OutcomeUnknown(_)) => continue,
+            Err(resp::CommandError::OutcomeUnknown(_)) => continue,
             event => event.map_err(ReshardError::Source)?,
         };
         match event {
-            Some(Event::Message { channel, .. }) if channel == last => heard.is_last.store(true, Ordering::Release),
-            Some(Event::Message { payload, .. }) => heard.add(payload),
+            Some(SubscriberEvent::Message { channel, .. }) if channel == last => {
+                heard.is_last.store(true, Ordering::Release)
+            }
+            Some(SubscriberEvent::Message { payload, .. }) => heard.add(payload),
             // No message is missed from here on, at the beginning and after a reconnect.
-            Some(Event::Subscribed { .. }) => {
+            Some(SubscriberEvent::Subscribed { .. }) => {
                 heard.is_incomplete.store(true, Ordering::Release);
                 heard.is_heard.store(true, Ordering::Release);
             }
-            Some(Event::Reconnected | Event::Unsubscribed { .. }) | None => {}
+            Some(SubscriberEvent::Reconnected | SubscriberEvent::Unsubscribed { .. }) | None => {}
         }
     }
     Ok(())
 }
 
 /// Makes the source publish changed keys; returns the former setting if it had to be changed.
-fn publish_changes(client: &mut Client) -> Result<Option<String>, resp::Error> {
+fn publish_changes(client: &mut Client) -> Result<Option<String>, resp::CommandError> {
     let (_, value): (String, String) = client.command(("CONFIG", "GET", SETTING))?;
     if WANTED.chars().all(|flag| value.contains(flag)) {
         return Ok(None);

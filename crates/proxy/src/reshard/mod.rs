@@ -23,7 +23,7 @@ mod writer;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::SyncSender;
 
-use resp::Settings;
+use resp::ClientSettings;
 
 use crate::placement::Placement;
 pub use error::ReshardError;
@@ -39,11 +39,11 @@ const CHUNK_KEYS_MAX: usize = 1_000;
 
 /// Source, destination and placement of a copy.
 #[derive(Clone, Debug)]
-pub struct Plan {
+pub struct CopyPlan {
     /// The source, with the number of the database.
-    pub source: Settings,
+    pub source: ClientSettings,
     /// The destinations. All use the same database number as the source.
-    pub nodes: Vec<Settings>,
+    pub nodes: Vec<ClientSettings>,
     /// Maps a key to its node, by the position in `nodes`.
     pub placement: Placement,
     /// Whether all values are copied with the commands of their types instead of DUMP and RESTORE.
@@ -52,7 +52,7 @@ pub struct Plan {
 
 /// Progress of a copy.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Progress {
+pub struct ReshardProgress {
     /// Keys of the source when the copy began.
     pub keys: u64,
     /// Keys that were read.
@@ -64,14 +64,14 @@ pub struct Progress {
 /// A resharding.
 #[derive(Debug)]
 pub struct Reshard<'s> {
-    plan: Plan,
+    plan: CopyPlan,
     /// Set by the caller: ends the running operation between two chunks.
     stop: &'s AtomicBool,
 }
 
 impl<'s> Reshard<'s> {
     /// Creates a resharding; no connection is made yet.
-    pub fn new(plan: Plan, stop: &'s AtomicBool) -> Reshard<'s> {
+    pub fn new(plan: CopyPlan, stop: &'s AtomicBool) -> Reshard<'s> {
         Reshard { plan, stop }
     }
 
@@ -92,9 +92,9 @@ impl<'s> Reshard<'s> {
     ///
     /// # Errors
     /// The source or a node is unreachable, or rejects a command; [`ReshardError::Stopped`]. Copied keys stay.
-    pub fn copy(&self, told: &mut dyn FnMut(Progress)) -> Result<u64, ReshardError> {
+    pub fn copy(&self, told: &mut dyn FnMut(ReshardProgress)) -> Result<u64, ReshardError> {
         let mut source = Source::new(&self.plan.source);
-        let mut progress = Progress { keys: source.count()?, ..Progress::default() };
+        let mut progress = ReshardProgress { keys: source.count()?, ..ReshardProgress::default() };
         self.with_writers(|writers| {
             let mut cursor = Some(0);
             while let Some(at) = cursor {

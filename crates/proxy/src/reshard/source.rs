@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use resp::{Client, Pipeline, Settings, Value};
+use resp::{Client, ClientSettings, Pipeline, ReplyValue};
 
 use super::{CHUNK_BYTES, CHUNK_KEYS_MAX, ReshardError};
 
@@ -65,7 +65,7 @@ pub(super) struct Source {
 }
 
 impl Source {
-    pub(super) fn new(settings: &Settings) -> Source {
+    pub(super) fn new(settings: &ClientSettings) -> Source {
         Source { client: Client::new(settings.clone()), chunk_keys: CHUNK_KEYS_MAX / 10 }
     }
 
@@ -91,13 +91,15 @@ impl Source {
             // reported as a change.
             pipeline.add(("PTTL", key.as_slice())).add(("DUMP", key.as_slice()));
         }
-        let replies = self.client.pipeline::<Value>(&pipeline).map_err(ReshardError::Source)?;
+        let replies = self.client.pipeline::<ReplyValue>(&pipeline).map_err(ReshardError::Source)?;
         let (mut changes, mut bytes) = (Vec::with_capacity(keys.len()), 0);
         let mut replies = replies.into_iter();
         for key in keys {
             let (Some(left), Some(dump)) = (replies.next(), replies.next()) else { break };
             let content = match (left.map_err(ReshardError::Source)?, dump.map_err(ReshardError::Source)?) {
-                (Value::Integer(left), Value::Bulk(dump)) => Content::Dumped { dump, expiry: Expiry::of(left) },
+                (ReplyValue::Integer(left), ReplyValue::Bulk(dump)) => {
+                    Content::Dumped { dump, expiry: Expiry::of(left) }
+                }
                 _ => Content::Gone,
             };
             let change = Change { key, content };

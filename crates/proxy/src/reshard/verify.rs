@@ -3,7 +3,7 @@
 //! Equal dumps are equal values. Dumps of equal values may differ (sets and hashes are unordered, versions have different
 //! formats), so if they do, the values themselves are compared. A key that changes during the comparison is compared once more.
 
-use resp::{Client, Pipeline, Settings, Value};
+use resp::{Client, ClientSettings, Pipeline, ReplyValue};
 
 use super::source::{Change, Content, Expiry, Source};
 use super::{Reshard, ReshardError};
@@ -53,7 +53,7 @@ impl Verified {
 
 /// A compared node. Its connections are kept for the whole comparison, however many keys differ.
 struct Compared<'s> {
-    settings: &'s Settings,
+    settings: &'s ClientSettings,
     /// Reads chunks of dumps.
     dumps: Source,
     /// Reads the values of single keys.
@@ -61,7 +61,7 @@ struct Compared<'s> {
 }
 
 impl<'s> Compared<'s> {
-    fn new(settings: &'s Settings) -> Compared<'s> {
+    fn new(settings: &'s ClientSettings) -> Compared<'s> {
         Compared { settings, dumps: Source::new(settings), values: Client::new(settings.clone()) }
     }
 
@@ -139,7 +139,7 @@ impl Reshard<'_> {
     /// and the extra keys of one chunk; returns their number. Checks for a stop before each chunk.
     pub(super) fn each_extra_key(
         &self,
-        mut each: impl FnMut(&mut Client, &[Vec<u8>]) -> Result<(), resp::Error>,
+        mut each: impl FnMut(&mut Client, &[Vec<u8>]) -> Result<(), resp::CommandError>,
     ) -> Result<u64, ReshardError> {
         let (mut client, mut count) = (Client::new(self.plan.source.clone()), 0);
         for (place, settings) in self.plan.nodes.iter().enumerate() {
@@ -181,7 +181,7 @@ impl Reshard<'_> {
 
 impl ReshardError {
     /// Attributes an error of reading to the node that was read.
-    fn at(self, node: &Settings) -> ReshardError {
+    fn at(self, node: &ClientSettings) -> ReshardError {
         match self {
             ReshardError::Source(error) => ReshardError::of_node(node, error),
             other => other,
@@ -208,9 +208,9 @@ fn is_near(a: Option<u64>, b: Option<u64>) -> bool {
 }
 
 /// A value in a canonical form, and its time to live in milliseconds; none if the key does not exist.
-fn read(client: &mut Client, key: &[u8]) -> Result<Option<(Value, Option<u64>)>, resp::Error> {
+fn read(client: &mut Client, key: &[u8]) -> Result<Option<(ReplyValue, Option<u64>)>, resp::CommandError> {
     let kind: String = client.command(("TYPE", key))?;
-    let mut value: Value = match kind.as_str() {
+    let mut value: ReplyValue = match kind.as_str() {
         "none" => return Ok(None),
         "string" => client.command(("GET", key))?,
         "list" => client.command(("LRANGE", key, 0, -1))?,
@@ -220,18 +220,18 @@ fn read(client: &mut Client, key: &[u8]) -> Result<Option<(Value, Option<u64>)>,
         "stream" => client.command(("XRANGE", key, "-", "+"))?,
         _ => client.command(("DUMP", key))?,
     };
-    let by_bytes = |value: &Value| format!("{value:?}");
+    let by_bytes = |value: &ReplyValue| format!("{value:?}");
     match (&mut value, kind.as_str()) {
-        (Value::Array(members) | Value::Set(members), "set") => members.sort_by_cached_key(by_bytes),
-        (Value::Array(flat), "hash") => {
+        (ReplyValue::Array(members) | ReplyValue::Set(members), "set") => members.sort_by_cached_key(by_bytes),
+        (ReplyValue::Array(flat), "hash") => {
             let (pairs, _) = flat.as_chunks::<2>();
-            let mut pairs: Vec<Value> = pairs.iter().map(|pair| Value::Array(pair.to_vec())).collect();
+            let mut pairs: Vec<ReplyValue> = pairs.iter().map(|pair| ReplyValue::Array(pair.to_vec())).collect();
             pairs.sort_by_cached_key(by_bytes);
             *flat = pairs;
         }
-        (Value::Map(pairs), "hash") => pairs.sort_by_cached_key(|(field, _)| by_bytes(field)),
+        (ReplyValue::Map(pairs), "hash") => pairs.sort_by_cached_key(|(field, _)| by_bytes(field)),
         _ => {}
     }
     let left: i64 = client.command(("PTTL", key))?;
-    Ok(Some((Value::Array(vec![Value::Simple(kind), value]), u64::try_from(left).ok())))
+    Ok(Some((ReplyValue::Array(vec![ReplyValue::Simple(kind), value]), u64::try_from(left).ok())))
 }

@@ -2,7 +2,7 @@
 
 use std::sync::mpsc::{Receiver, SyncSender};
 
-use resp::{Client, Error, Pipeline, Settings};
+use resp::{Client, ClientSettings, CommandError, Pipeline};
 
 use super::source::{Change, Content};
 use super::{ReshardError, by_type};
@@ -30,7 +30,11 @@ impl Writers {
 }
 
 /// Writes the received chunks to a node, until the last sender is dropped.
-pub(super) fn write(node: &Settings, source: &Settings, chunks: Receiver<Vec<Change>>) -> Result<(), ReshardError> {
+pub(super) fn write(
+    node: &ClientSettings,
+    source: &ClientSettings,
+    chunks: Receiver<Vec<Change>>,
+) -> Result<(), ReshardError> {
     let (mut target, mut reader) = (Client::new(node.clone()), Client::new(source.clone()));
     for chunk in chunks {
         let again = write_chunk(&mut target, &chunk).map_err(|error| ReshardError::of_node(node, error))?;
@@ -42,7 +46,7 @@ pub(super) fn write(node: &Settings, source: &Settings, chunks: Receiver<Vec<Cha
 }
 
 /// Writes a chunk in one pipeline; returns the keys that must be copied by type.
-fn write_chunk<'c>(target: &mut Client, chunk: &'c [Change]) -> Result<Vec<&'c [u8]>, Error> {
+fn write_chunk<'c>(target: &mut Client, chunk: &'c [Change]) -> Result<Vec<&'c [u8]>, CommandError> {
     let (mut pipeline, mut sent, mut again) = (Pipeline::new(), Vec::new(), Vec::new());
     for Change { key, content } in chunk {
         match content {
@@ -65,7 +69,7 @@ fn write_chunk<'c>(target: &mut Client, chunk: &'c [Change]) -> Result<Vec<&'c [
             Ok(()) => {}
             // Whatever the reason for the rejection of a dump, copying by type is tried: its errors are
             // clearer.
-            Err(Error::Server(_)) => again.push(key),
+            Err(CommandError::Server(_)) => again.push(key),
             Err(error) => return Err(error),
         }
     }

@@ -9,7 +9,7 @@ use reactor::Io;
 
 use super::Shard;
 use super::client::{Client, Mode, Waits};
-use crate::commands::Request;
+use crate::commands::CommandRequest;
 use resp::codec::{ProtocolError, RequestKind};
 
 /// Result of handling a request.
@@ -159,7 +159,7 @@ impl Shard {
     /// Records the positions of a request's arguments, in reused storage.
     pub(super) fn spans_of(&mut self, bytes: &[u8]) -> Vec<crate::commands::Span> {
         let mut spans = std::mem::take(&mut self.spans);
-        Request::of(bytes, &mut spans);
+        CommandRequest::of(bytes, &mut spans);
         spans
     }
 }

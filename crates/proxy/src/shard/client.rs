@@ -6,7 +6,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use reactor::{Accept, Closed, ConnectionId, Io, Loop, Protocol};
-use resp::codec::{RequestFramer, Version};
+use resp::codec::{ProtocolVersion, RequestFramer};
 
 use super::Shard;
 use super::gather::Gather;
@@ -16,7 +16,7 @@ use super::subscriptions::Subscriptions;
 use super::transaction_state::TransactionState;
 use super::window::Window;
 use super::wires::Wires;
-use crate::config::Limits;
+use crate::config::ProxyLimits;
 
 /// Why a client's input is not read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,7 +62,7 @@ pub(crate) struct Client {
     /// Joined replies, indexed by their numbers.
     pub(crate) gathers: Vec<Option<Box<Gather>>>,
     pub(crate) lane: u16,
-    pub(crate) version: Version,
+    pub(crate) version: ProtocolVersion,
     /// Bytes of unanswered requests.
     pub(crate) request_bytes: usize,
     pub(crate) window: Window,
@@ -89,17 +89,17 @@ pub(crate) struct Client {
 }
 
 impl Client {
-    fn new(key: Key, id: ConnectionId, is_authenticated: bool, limits: &Limits) -> Client {
+    fn new(key: Key, id: ConnectionId, is_authenticated: bool, limits: &ProxyLimits) -> Client {
         Client {
             key,
             id,
-            framer: RequestFramer::new(resp::codec::Limits::default()),
+            framer: RequestFramer::new(resp::codec::FrameLimits::default()),
             scanned: 0,
             framed: None,
             queue: ReplyQueue::default(),
             gathers: Vec::new(),
             lane: 0,
-            version: Version::Resp2,
+            version: ProtocolVersion::Resp2,
             request_bytes: 0,
             window: Window::new(limits.commands_max),
             waits: Waits::No,
@@ -129,14 +129,14 @@ impl Client {
 
     /// Whether more of its commands may be sent.
     #[inline]
-    pub(crate) fn has_room(&self, limits: &Limits) -> bool {
+    pub(crate) fn has_room(&self, limits: &ProxyLimits) -> bool {
         self.queue.len() < self.window.commands()
             && self.request_bytes < limits.client_bytes_max
             && self.queue.kept_bytes() < limits.client_bytes_max
     }
 
     /// Whether enough is answered to resume reading it.
-    fn may_go_on(&self, limits: &Limits, is_pressed: bool) -> bool {
+    fn may_go_on(&self, limits: &ProxyLimits, is_pressed: bool) -> bool {
         match self.waits {
             Waits::No => false,
             Waits::Empty => self.queue.is_empty(),
@@ -151,7 +151,7 @@ impl Client {
 
     /// A reply has arrived or was sent: resumes what waited for that.
     #[inline]
-    pub(crate) fn progressed(&mut self, limits: &Limits, is_pressed: bool, wires: &mut impl Wires) {
+    pub(crate) fn progressed(&mut self, limits: &ProxyLimits, is_pressed: bool, wires: &mut impl Wires) {
         if self.waits != Waits::No && self.may_go_on(limits, is_pressed) {
             self.waits = Waits::No;
             self.wake(wires);
@@ -173,12 +173,12 @@ impl Client {
     }
 
     /// Whether no more bytes of replies may be passed to it for now.
-    pub(crate) fn is_full(&self, unsent: usize, limits: &Limits) -> bool {
+    pub(crate) fn is_full(&self, unsent: usize, limits: &ProxyLimits) -> bool {
         unsent > 2 * limits.client_bytes_max || self.queue.kept_bytes() > 2 * limits.client_bytes_max
     }
 
     /// Resumes node connections that were not read because of it, if it has room now.
-    pub(crate) fn look_at_holds(&mut self, limits: &Limits, wires: &mut impl Wires) {
+    pub(crate) fn look_at_holds(&mut self, limits: &ProxyLimits, wires: &mut impl Wires) {
         let unsent = wires.unsent(self.id);
         self.is_over = self.is_full(unsent, limits);
         if !self.is_over {
@@ -198,7 +198,7 @@ impl Client {
 
     /// Whether it may give only commands of subscribers: under RESP2 messages cannot be told from replies otherwise.
     pub(crate) fn is_subscriber(&self) -> bool {
-        self.version == Version::Resp2 && self.subscriptions.as_ref().is_some_and(|all| !all.is_empty())
+        self.version == ProtocolVersion::Resp2 && self.subscriptions.as_ref().is_some_and(|all| !all.is_empty())
     }
 }
 

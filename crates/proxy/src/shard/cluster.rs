@@ -5,14 +5,14 @@
 //! it is answered. After MOVED, or the loss of a node, the table is read again. Commands of one client that are in flight while a
 //! slot moves may reach their nodes in another order than they were sent.
 //!
-//! If configured (`Config::reads_replicas`), replicas answer reads in rotation, and the master if none is up; connections then
-//! begin with READONLY. The nodes' reply to COMMAND tells which commands only read; until it has arrived, masters answer.
+//! If configured (`ProxyConfig::reads_replicas`), replicas answer reads in rotation, and the master if none is up; connections
+//! then begin with READONLY. The nodes' reply to COMMAND tells which commands only read; until it has arrived, masters answer.
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use reactor::{Address, Io};
-use resp::codec::{View, write_command};
+use resp::codec::{ReplyView, write_command};
 
 use super::Shard;
 use super::expected::{Expected, Role, Step};
@@ -113,17 +113,17 @@ struct SlotRange {
 }
 
 /// Parses the reply to CLUSTER SLOTS.
-fn ranges(reply: &View<'_>, asked: &Address) -> Vec<SlotRange> {
-    let number = |view: Option<View<'_>>| match view? {
-        View::Integer(number) => u16::try_from(number).ok(),
+fn ranges(reply: &ReplyView<'_>, asked: &Address) -> Vec<SlotRange> {
+    let number = |view: Option<ReplyView<'_>>| match view? {
+        ReplyView::Integer(number) => u16::try_from(number).ok(),
         _ => None,
     };
-    let node = |node: View<'_>| {
+    let node = |node: ReplyView<'_>| {
         let mut fields = node.elements()?;
         let host = fields.next()?.text().unwrap_or_default();
         address(std::str::from_utf8(host).ok()?, number(fields.next())?, asked)
     };
-    let range = |range: View<'_>| {
+    let range = |range: ReplyView<'_>| {
         let mut fields = range.elements()?;
         let (from, to) = (number(fields.next())?, number(fields.next())?);
         let master = node(fields.next()?)?;
@@ -150,7 +150,7 @@ impl Shard {
     }
 
     /// Applies the reply to `CLUSTER SLOTS`.
-    pub(super) fn take_slots(&mut self, link: &Link, reply: &View<'_>, io: &mut Io<'_>) {
+    pub(super) fn take_slots(&mut self, link: &Link, reply: &ReplyView<'_>, io: &mut Io<'_>) {
         let asked = self.nodes[usize::from(link.node)].config.address.clone();
         let ranges = ranges(reply, &asked);
         if ranges.is_empty() {
@@ -297,7 +297,7 @@ impl Shard {
 
 #[cfg(test)]
 mod tests {
-    use resp::codec::Limits;
+    use resp::codec::FrameLimits;
 
     use super::*;
 
@@ -322,7 +322,7 @@ mod tests {
     fn ranges_of_slots_name_their_masters_and_replicas() {
         let reply = b"*2\r\n*3\r\n:0\r\n:5460\r\n*3\r\n$9\r\n127.0.0.1\r\n:7001\r\n$1\r\na\r\n\
                       *4\r\n:5461\r\n:16383\r\n*2\r\n$-1\r\n:7002\r\n*2\r\n$9\r\n127.0.0.1\r\n:7003\r\n";
-        let view = View::parse(reply, Limits::default()).unwrap().unwrap().0;
+        let view = ReplyView::parse(reply, FrameLimits::default()).unwrap().unwrap().0;
         let asked = Address::from("10.0.0.9:7000".parse::<SocketAddr>().unwrap());
         let at = |address: &str| address.parse::<SocketAddr>().unwrap();
         let second =

@@ -11,7 +11,7 @@ use super::client::{Client, Mode, Replies};
 use super::expected::{Expected, Role};
 use super::reply_queue::{WHOLE, written};
 use super::slab::Key;
-use crate::commands::{Command, CommandId, Handling, Local, Request, Span};
+use crate::commands::{Command, CommandId, CommandRequest, Handling, Local, Span};
 
 /// The bytes of a request: in its client's input, or separate.
 #[derive(Clone, Debug)]
@@ -51,8 +51,8 @@ pub(super) struct Order<'t> {
 
 impl<'t> Order<'t> {
     /// The request.
-    pub(super) fn request<'a>(&'a self, io: &'a Io<'_>) -> Request<'a> {
-        Request::with_spans(self.source.bytes(io), self.spans)
+    pub(super) fn request<'a>(&'a self, io: &'a Io<'_>) -> CommandRequest<'a> {
+        CommandRequest::with_spans(self.source.bytes(io), self.spans)
     }
 }
 
@@ -106,7 +106,7 @@ impl Shard {
 
     /// The general path.
     fn dispatch(&mut self, client: &mut Client, io: &mut Io<'_>, source: Source<'_>, spans: &[Span]) -> Served {
-        let request = Request::with_spans(source.bytes(io), spans);
+        let request = CommandRequest::with_spans(source.bytes(io), spans);
         if request.is_empty() {
             return Served::Done;
         }
@@ -318,7 +318,7 @@ fn not_now(client: &Client, command: &Command) -> Option<String> {
 }
 
 /// The error text of Redis.
-fn unknown_command(request: &Request<'_>) -> Vec<u8> {
+fn unknown_command(request: &CommandRequest<'_>) -> Vec<u8> {
     const NAME_BYTES_MAX: usize = 128;
     let cut = |bytes: &[u8]| String::from_utf8_lossy(&bytes[..bytes.len().min(NAME_BYTES_MAX)]).into_owned();
     let mut text =

@@ -1,6 +1,6 @@
 //! Joined replies: the parts of several nodes are joined to one.
 
-use resp::codec::{Limits, ReplyFramer, ReplyWriter, Version, View};
+use resp::codec::{FrameLimits, ProtocolVersion, ReplyFramer, ReplyView, ReplyWriter};
 
 use crate::commands::Join;
 
@@ -55,7 +55,7 @@ impl Gather {
         (self.parts.len() - 1) as u16
     }
 
-    /// Appends bytes to a part. `bytes_max`: see [`crate::config::Limits::joined_bytes_max`].
+    /// Appends bytes to a part. `bytes_max`: see [`crate::config::ProxyLimits::joined_bytes_max`].
     pub(crate) fn receive(&mut self, part: u16, bytes: &[u8], is_complete: bool, bytes_max: usize) {
         self.bytes += bytes.len();
         self.is_too_large |= self.bytes > bytes_max;
@@ -83,7 +83,7 @@ impl Gather {
     }
 
     /// The joined reply. `name_of` returns a node's name.
-    pub(crate) fn joined<'n>(&self, version: Version, name_of: &dyn Fn(u16) -> &'n str) -> Vec<u8> {
+    pub(crate) fn joined<'n>(&self, version: ProtocolVersion, name_of: &dyn Fn(u16) -> &'n str) -> Vec<u8> {
         if self.is_too_large {
             return b"-ERR the joined reply is larger than the proxy may hold (see --joined-bytes-max)\r\n".to_vec();
         }
@@ -107,20 +107,20 @@ pub(crate) fn scan_cursor(cursor: u64, places: u64) -> (u64, u64) {
 
 struct Joined<'g, 'n> {
     gather: &'g Gather,
-    version: Version,
+    version: ProtocolVersion,
     name_of: &'g dyn Fn(u16) -> &'n str,
 }
 
-fn view(reply: &[u8]) -> View<'_> {
-    match View::parse(reply, Limits::default()) {
+fn view(reply: &[u8]) -> ReplyView<'_> {
+    match ReplyView::parse(reply, FrameLimits::default()) {
         Ok(Some((view, _))) => view,
         // A framer has found each part complete.
-        _ => View::Null,
+        _ => ReplyView::Null,
     }
 }
 
 impl Joined<'_, '_> {
-    fn views(&self) -> impl Iterator<Item = View<'_>> {
+    fn views(&self) -> impl Iterator<Item = ReplyView<'_>> {
         self.gather.parts.iter().map(|part| view(&part.reply))
     }
 
@@ -132,7 +132,11 @@ impl Joined<'_, '_> {
 
     /// The first part that is an error.
     fn error(&self) -> Option<Vec<u8>> {
-        self.gather.parts.iter().find(|part| matches!(view(&part.reply), View::Error(_))).map(|part| part.reply.clone())
+        self.gather
+            .parts
+            .iter()
+            .find(|part| matches!(view(&part.reply), ReplyView::Error(_)))
+            .map(|part| part.reply.clone())
     }
 
     fn all(&self, join: Join) -> Vec<u8> {
@@ -153,7 +157,8 @@ impl Joined<'_, '_> {
     }
 
     fn integer(&self, join: impl FnOnce(&mut dyn Iterator<Item = i64>) -> i64) -> Vec<u8> {
-        let mut integers = self.views().filter_map(|view| if let View::Integer(one) = view { Some(one) } else { None });
+        let mut integers =
+            self.views().filter_map(|view| if let ReplyView::Integer(one) = view { Some(one) } else { None });
         let joined = join(&mut integers);
         self.write(|writer| writer.integer(joined))
     }
@@ -168,7 +173,9 @@ impl Joined<'_, '_> {
         for part in parts {
             text.extend_from_slice(format!("; {}: ", (self.name_of)(part.node)).as_bytes());
             match view(&part.reply) {
-                View::Error(said) | View::Simple(said) | View::Bulk(said) => text.extend_from_slice(said),
+                ReplyView::Error(said) | ReplyView::Simple(said) | ReplyView::Bulk(said) => {
+                    text.extend_from_slice(said)
+                }
                 _ => text.extend_from_slice(part.reply.trim_ascii()),
             }
         }
@@ -177,7 +184,7 @@ impl Joined<'_, '_> {
 
     fn lists(&self) -> Vec<u8> {
         let lists = || self.gather.parts.iter().filter_map(|part| Some((part, view(&part.reply).elements()?.len())));
-        let is_set = self.views().all(|view| matches!(view, View::Set(_)));
+        let is_set = self.views().all(|view| matches!(view, ReplyView::Set(_)));
         let count = lists().map(|(_, count)| count as u64).sum();
         let mut reply = self.write(|writer| if is_set { writer.set(count) } else { writer.array(count) });
         for (part, _) in lists() {
@@ -192,7 +199,7 @@ impl Joined<'_, '_> {
         for part in &self.gather.parts {
             text.extend_from_slice(format!("# Node {}\r\n", (self.name_of)(part.node)).as_bytes());
             let view = view(&part.reply);
-            is_verbatim |= matches!(view, View::Verbatim { .. });
+            is_verbatim |= matches!(view, ReplyView::Verbatim { .. });
             text.extend_from_slice(view.text().unwrap_or_default());
             text.extend_from_slice(b"\r\n");
         }
@@ -203,7 +210,7 @@ impl Joined<'_, '_> {
         let lists: Vec<Vec<i64>> = self
             .views()
             .filter_map(|view| view.elements())
-            .map(|all| all.map(|one| if let View::Integer(one) = one { one } else { 0 }).collect())
+            .map(|all| all.map(|one| if let ReplyView::Integer(one) = one { one } else { 0 }).collect())
             .collect();
         let count = lists.iter().map(Vec::len).min().unwrap_or(0);
         self.write(|writer| {
@@ -214,7 +221,7 @@ impl Joined<'_, '_> {
 
     /// One of the parts that are not null; the choice varies from request to request.
     fn any(&self) -> Vec<u8> {
-        let present: Vec<_> = self.gather.parts.iter().filter(|part| view(&part.reply) != View::Null).collect();
+        let present: Vec<_> = self.gather.parts.iter().filter(|part| view(&part.reply) != ReplyView::Null).collect();
         match present.len() {
             0 => self.write(|writer| writer.null()),
             count => present[self.gather.number as usize % count].reply.clone(),
@@ -226,7 +233,7 @@ impl Joined<'_, '_> {
         let mut reply = Vec::with_capacity(self.gather.bytes + 16);
         ReplyWriter::new(&mut reply, self.version).array(parts.len() as u64);
         let mut rests: Vec<(&[u8], bool)> = self.gather.parts.iter().map(|part| split_list(&part.reply)).collect();
-        let mut framer = ReplyFramer::new(Limits::default());
+        let mut framer = ReplyFramer::new(FrameLimits::default());
         for part in parts {
             let (rest, is_error) = &mut rests[usize::from(*part)];
             let bytes = if *is_error { rest.len() } else { framer.advance(rest).map_or(0, |advance| advance.consumed) };
@@ -244,7 +251,7 @@ impl Joined<'_, '_> {
             let cursor: u64 = std::str::from_utf8(elements.next()?.text()?).ok()?.parse().ok()?;
             Some((cursor, elements.next()?))
         });
-        let Some((cursor, View::Array(keys))) = found else { return part.reply.clone() };
+        let Some((cursor, ReplyView::Array(keys))) = found else { return part.reply.clone() };
         let next = match cursor {
             0 if place + 1 == places => Some(0),
             0 => Some(place + 1),
@@ -286,7 +293,7 @@ mod tests {
             gather.receive(part, back, true, 1000);
         }
         assert_eq!(gather.parts_left, 0);
-        let reply = gather.joined(Version::Resp2, &|node| ["a", "b", "c"][usize::from(node)]);
+        let reply = gather.joined(ProtocolVersion::Resp2, &|node| ["a", "b", "c"][usize::from(node)]);
         assert_eq!(String::from_utf8_lossy(&reply), joined);
     }
 
@@ -334,7 +341,7 @@ mod tests {
         let part = gather.add_part(0);
         gather.receive(part, &[b'x'; 100], false, 150);
         gather.receive(part, &[b'x'; 100], true, 150);
-        assert!(gather.joined(Version::Resp2, &|_| "a").starts_with(b"-ERR"));
+        assert!(gather.joined(ProtocolVersion::Resp2, &|_| "a").starts_with(b"-ERR"));
         assert!(gather.parts[0].reply.is_empty());
     }
 }

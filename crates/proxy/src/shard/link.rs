@@ -10,20 +10,20 @@
 use std::collections::VecDeque;
 
 use reactor::ConnectionId;
-use resp::codec::{ReplyFramer, Version, write_command};
+use resp::codec::{ProtocolVersion, ReplyFramer, write_command};
 
 use super::copies::Copies;
 use super::expected::{Expected, Role, Step};
 use super::slab::Key;
 use crate::commands::CommandId;
-use crate::config::Config;
+use crate::config::ProxyConfig;
 
 /// No connection has this id: generations begin with 1.
 const NOT_OPENED: ConnectionId = ConnectionId { loop_index: u16::MAX, slot: u32::MAX, generation: 0 };
 
 /// Steps of the handshake beyond those that the lane and the configuration require.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Begin {
+pub(crate) struct HandshakeSteps {
     /// Whether the loop still needs a node's table of commands.
     pub(crate) wants_commands: bool,
     /// Whether the node belongs to a cluster.
@@ -34,7 +34,7 @@ pub(crate) struct Begin {
 
 /// Shared connections of one protocol and one database.
 pub(crate) struct Lane {
-    pub(crate) version: Version,
+    pub(crate) version: ProtocolVersion,
     pub(crate) database: u32,
     /// Indexed by node; [`Key::NONE`] if there is none.
     pub(crate) links: Vec<Key>,
@@ -90,7 +90,7 @@ impl Link {
             node,
             lane,
             expected: VecDeque::new(),
-            framer: ReplyFramer::new(resp::codec::Limits::default()),
+            framer: ReplyFramer::new(resp::codec::FrameLimits::default()),
             is_own: owner != Key::NONE,
             owner,
             handshake: Vec::new(),
@@ -104,7 +104,14 @@ impl Link {
     }
 
     /// Appends the requests of the handshake.
-    pub(crate) fn begin(&mut self, config: &Config, lane: &Lane, begin: Begin, now_ns: u64, output: &mut Vec<u8>) {
+    pub(crate) fn begin(
+        &mut self,
+        config: &ProxyConfig,
+        lane: &Lane,
+        begin: HandshakeSteps,
+        now_ns: u64,
+        output: &mut Vec<u8>,
+    ) {
         let database = lane.database.to_string();
         let password = config.node_password.as_ref().map(|password| password.0.as_str());
         let mut ask = |step, arguments: &[&str]| {
@@ -115,7 +122,7 @@ impl Link {
         if let Some(password) = password {
             ask(Step::Auth, &["AUTH", password]);
         }
-        if lane.version == Version::Resp3 {
+        if lane.version == ProtocolVersion::Resp3 {
             ask(Step::Hello, &["HELLO", "3"]);
         }
         if lane.database != 0 {

@@ -3,14 +3,14 @@
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use reactor::Io;
-use resp::codec::Version;
+use resp::codec::ProtocolVersion;
 use subtle::ConstantTimeEq;
 
 use super::Shard;
 use super::admission::Served;
 use super::client::{Client, Mode, Replies};
 use super::dispatch::Order;
-use crate::commands::{Join, Local, Request};
+use crate::commands::{CommandRequest, Join, Local};
 
 /// The server version in the reply to HELLO: the version whose commands the proxy knows.
 const REDIS_VERSION: &str = "7.0.15";
@@ -112,8 +112,8 @@ impl Shard {
         let request = order.request(io);
         let version = match request.get(1).map(|_| request.number(1)) {
             None => client.version,
-            Some(Some(2)) => Version::Resp2,
-            Some(Some(3)) => Version::Resp3,
+            Some(Some(2)) => ProtocolVersion::Resp2,
+            Some(Some(3)) => ProtocolVersion::Resp3,
             Some(Some(_)) => return self.refuse(client, io, b"NOPROTO unsupported protocol version"),
             Some(None) => return self.refuse(client, io, b"ERR Protocol version is not an integer or out of range"),
         };
@@ -151,7 +151,7 @@ impl Shard {
             writer.bulk(b"version");
             writer.bulk(REDIS_VERSION.as_bytes());
             writer.bulk(b"proto");
-            writer.integer(if version == Version::Resp3 { 3 } else { 2 });
+            writer.integer(if version == ProtocolVersion::Resp3 { 3 } else { 2 });
             writer.bulk(b"id");
             writer.integer(id);
             writer.bulk(b"mode");
@@ -164,7 +164,7 @@ impl Shard {
     }
 
     /// Moves a client, whose commands are all answered, to the connections of another protocol or database.
-    fn move_to_lane(&mut self, client: &mut Client, version: Version, database: u32) -> bool {
+    fn move_to_lane(&mut self, client: &mut Client, version: ProtocolVersion, database: u32) -> bool {
         let Some(lane) = self.lane(version, database) else { return false };
         (client.lane, client.version) = (lane, version);
         true
@@ -200,7 +200,7 @@ impl Shard {
         if let Mode::Transaction(_) = client.mode {
             self.end_transaction(client, io);
         }
-        self.move_to_lane(client, Version::Resp2, self.config.database);
+        self.move_to_lane(client, ProtocolVersion::Resp2, self.config.database);
         self.answer_bytes(client, io, b"+RESET\r\n");
         Served::Done
     }
@@ -256,7 +256,7 @@ impl Shard {
 }
 
 /// The options after HELLO's version; none if they are malformed.
-fn hello_options<'r>(request: &Request<'r>) -> Option<HelloOptions<'r>> {
+fn hello_options<'r>(request: &CommandRequest<'r>) -> Option<HelloOptions<'r>> {
     let (mut options, mut at) = (HelloOptions::default(), 2);
     while at < request.len() {
         match () {

@@ -53,11 +53,11 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use reactor::{Address, Closed, Loop, Outgoing, TlsClient, TlsError, Traffic};
-use resp::codec::Version;
+use reactor::{Address, CertificateError, Closed, Loop, Outgoing, TlsClient, Traffic};
+use resp::codec::ProtocolVersion;
 
 use crate::commands::{CommandTable, Span};
-use crate::config::{Config, NodeConfig, Spread};
+use crate::config::{NodeConfig, ProxyConfig, Spread};
 use crate::metrics::LoopCounters;
 use crate::node_list::{NodeList, SharedNodes};
 use crate::placement::slot_of;
@@ -65,7 +65,7 @@ use client::Client;
 pub(crate) use client::Clients;
 use cluster::Cluster;
 use expected::Expected;
-use link::{Begin, Lane, Link};
+use link::{HandshakeSteps, Lane, Link};
 use node::Node;
 use receive::LinkProtocol;
 use reply_queue::BufferPool;
@@ -92,7 +92,7 @@ struct Broken {
 
 /// See the module.
 pub(crate) struct Shard {
-    config: Arc<Config>,
+    config: Arc<ProxyConfig>,
     counters: Arc<LoopCounters>,
     lp: Loop,
     table: CommandTable,
@@ -139,7 +139,7 @@ pub(crate) struct Shard {
 
 impl Shard {
     pub(crate) fn new(
-        config: Arc<Config>,
+        config: Arc<ProxyConfig>,
         counters: Arc<LoopCounters>,
         shared_nodes: Arc<SharedNodes>,
         lp: Loop,
@@ -158,7 +158,7 @@ impl Shard {
                 cluster: (config.spread == Spread::Slots).then(Box::default),
                 clients: Slab::new(),
                 links: Slab::new(),
-                lanes: vec![Lane { version: Version::Resp2, database: config.database, links: Vec::new() }],
+                lanes: vec![Lane { version: ProtocolVersion::Resp2, database: config.database, links: Vec::new() }],
                 idle_links: Vec::new(),
                 own_links: 0,
                 pool: BufferPool::default(),
@@ -232,7 +232,7 @@ impl Shard {
     }
 
     /// The lane of a protocol and a database; none if there are too many.
-    fn lane(&mut self, version: Version, database: u32) -> Option<u16> {
+    fn lane(&mut self, version: ProtocolVersion, database: u32) -> Option<u16> {
         let known = self.lanes.iter().position(|lane| lane.version == version && lane.database == database);
         known.map(|lane| lane as u16).or_else(|| {
             let lane = self.lanes.len();
@@ -300,7 +300,7 @@ impl Shard {
                 if let Some(output) = wires.output(id) {
                     let wants_slots = self.cluster.is_some() && owner == Key::NONE;
                     let reads_replicas = wants_slots && self.config.reads_replicas;
-                    let begin = Begin { wants_commands, wants_slots, reads_replicas };
+                    let begin = HandshakeSteps { wants_commands, wants_slots, reads_replicas };
                     link.begin(&self.config, &self.lanes[usize::from(lane)], begin, now_ns, output);
                 }
                 Some(key)
@@ -354,13 +354,13 @@ impl Shard {
 }
 
 /// TLS of a node's connections: none on a Unix socket, otherwise with the name of the node's host.
-fn tls_of(node: &NodeConfig, tls: Option<&TlsClient>) -> Result<Option<TlsClient>, TlsError> {
+fn tls_of(node: &NodeConfig, tls: Option<&TlsClient>) -> Result<Option<TlsClient>, CertificateError> {
     let is_tcp = matches!(node.address, Address::Tcp(_));
     let host = node.name.rsplit_once(':').map_or(node.name.as_str(), |(host, _)| host);
     tls.filter(|_| is_tcp).map(|tls| tls.named(host.trim_matches(['[', ']']))).transpose()
 }
 
-fn node_traffic(config: &Config) -> Traffic {
+fn node_traffic(config: &ProxyConfig) -> Traffic {
     // A node that does not read is detected by its missing replies.
     let send_behind_max = config.node_timeout.unwrap_or(std::time::Duration::from_secs(3600));
     Traffic { send_behind_max, requests_per_turn: u32::MAX, ..Traffic::default() }

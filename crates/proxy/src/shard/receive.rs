@@ -3,7 +3,7 @@
 //! A reply whose client waits for it next is copied into the client's output piece by piece, so its size needs no memory here. A
 //! node connection is not read while the client of its next reply exceeds its bounds; clients whose replies follow on the same
 //! connection wait too. The reactor disconnects a client that does not read. A client that blocks a node connection for longer
-//! than [`crate::config::Limits::stall_max`] is disconnected here.
+//! than [`crate::config::ProxyLimits::stall_max`] is disconnected here.
 
 use std::cell::RefCell;
 use std::ops::Range;
@@ -11,7 +11,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use reactor::{Closed, Io, Loop, Protocol};
-use resp::codec::{Advance, ReplyKind, View};
+use resp::codec::{Advance, ReplyKind, ReplyView};
 
 use super::client::Client;
 use super::expected::{Expected, Role, Step};
@@ -303,11 +303,11 @@ impl Shard {
         let view = link.framer.view(reply);
         match (step, view) {
             // The proxy's own table suffices.
-            (Step::Command, View::Error(_)) => self.has_asked_commands = false,
+            (Step::Command, ReplyView::Error(_)) => self.has_asked_commands = false,
             (Step::Command, view) => self.table.learn(&view),
-            (Step::Slots, View::Error(text)) => tracing::warn!("CLUSTER SLOTS: {}", String::from_utf8_lossy(text)),
+            (Step::Slots, ReplyView::Error(text)) => tracing::warn!("CLUSTER SLOTS: {}", String::from_utf8_lossy(text)),
             (Step::Slots, view) => self.take_slots(link, &view, io),
-            (_, View::Error(text)) => {
+            (_, ReplyView::Error(text)) => {
                 link.failure = Some(format!("it refused {step:?}: {}", String::from_utf8_lossy(text)));
                 io.abort();
             }

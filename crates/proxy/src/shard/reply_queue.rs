@@ -14,7 +14,7 @@
 
 use std::collections::VecDeque;
 
-use resp::codec::{ReplyWriter, Version};
+use resp::codec::{ProtocolVersion, ReplyWriter};
 
 /// Source of a reply that becomes available as a whole: the proxy itself, or several nodes.
 pub(crate) const WHOLE: u16 = u16::MAX;
@@ -201,7 +201,7 @@ impl Run {
 }
 
 /// Encodes a reply of the proxy.
-pub(crate) fn written(version: Version, write: impl FnOnce(&mut ReplyWriter<'_>)) -> Vec<u8> {
+pub(crate) fn written(version: ProtocolVersion, write: impl FnOnce(&mut ReplyWriter<'_>)) -> Vec<u8> {
     let mut reply = Vec::new();
     write(&mut ReplyWriter::new(&mut reply, version));
     reply

@@ -1,7 +1,7 @@
 //! Requests that go to several nodes: split by key, or unchanged to all.
 
 use reactor::Io;
-use resp::codec::Version;
+use resp::codec::ProtocolVersion;
 
 use super::Shard;
 use super::admission::Served;
@@ -167,7 +167,7 @@ impl Shard {
             Share::Whole => output.extend_from_slice(bytes),
             Share::Bytes(bytes) => output.extend_from_slice(bytes),
             Share::Keys { parts, part, width } => {
-                let request = crate::commands::Request::with_spans(bytes, order.spans);
+                let request = crate::commands::CommandRequest::with_spans(bytes, order.spans);
                 let keys = parts.iter().filter(|one| **one == part).count();
                 output.push(b'*');
                 output.extend_from_slice((1 + keys * width).to_string().as_bytes());
@@ -208,7 +208,7 @@ impl Shard {
         if gather.is_dropped {
             return;
         }
-        let version: Version = client.version;
+        let version: ProtocolVersion = client.version;
         let reply = match self.confirmation(client, &gather) {
             Some(reply) => reply,
             None => gather.joined(version, &|node| self.nodes[usize::from(node)].config.name.as_str()),

@@ -11,7 +11,7 @@ use super::client::{Client, Mode, Waits};
 use super::expected::{Expected, Role};
 use super::slab::Key;
 use super::wires::Wires;
-use crate::commands::{CommandId, Request};
+use crate::commands::{CommandId, CommandRequest};
 
 impl Shard {
     /// Begins to forward a request at this offset of the input, which is larger than may be held. Returns the number of bytes
@@ -61,7 +61,7 @@ impl Shard {
             return None;
         }
         let spans = self.spans_of(front);
-        let request = Request::with_spans(front, &spans);
+        let request = CommandRequest::with_spans(front, &spans);
         let found = self.table.find_request(&request).and_then(|id| {
             let command = self.table.get(id);
             let key = request.get(command.only_key?)?;

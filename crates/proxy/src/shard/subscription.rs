@@ -9,7 +9,7 @@
 //! some of its channels are silent.
 
 use reactor::Io;
-use resp::codec::{View, write_command};
+use resp::codec::{ReplyView, write_command};
 
 use super::Shard;
 use super::admission::Served;
@@ -224,10 +224,10 @@ impl Shard {
     fn take_message(&mut self, link: &mut Link, io: &mut Io<'_>, message: &[u8]) {
         let mut elements = link.framer.view(message).elements().into_iter().flatten();
         match elements.next() {
-            Some(View::Bulk(b"message" | b"pmessage" | b"smessage")) => {
+            Some(ReplyView::Bulk(b"message" | b"pmessage" | b"smessage")) => {
                 return self.give_to_subscriber(link, io, message);
             }
-            Some(View::Bulk(b"sunsubscribe")) if !self.is_asked_to_leave(link) => {
+            Some(ReplyView::Bulk(b"sunsubscribe")) if !self.is_asked_to_leave(link) => {
                 let name = elements.next().and_then(|name| name.text()).unwrap_or_default();
                 return self.slot_has_left(link, io, name);
             }

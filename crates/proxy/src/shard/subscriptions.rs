@@ -1,7 +1,7 @@
 //! The subscriptions of a client, and the confirmations that it receives.
 
 use hashbrown::HashSet;
-use resp::codec::Version;
+use resp::codec::ProtocolVersion;
 
 use super::reply_queue::written;
 use super::slab::Key;
@@ -61,7 +61,7 @@ pub(crate) struct Confirmation {
 
 impl Confirmation {
     /// The encoded confirmation.
-    pub(super) fn written(&self, version: Version) -> Vec<u8> {
+    pub(super) fn written(&self, version: ProtocolVersion) -> Vec<u8> {
         written(version, |writer| {
             writer.push(3);
             writer.bulk(self.command.word().as_bytes());

@@ -14,7 +14,7 @@ use super::dispatch::{KeyNodes, Order};
 use super::expected::{Expected, Role};
 use super::slab::Key;
 use super::transaction_state::TransactionState;
-use crate::commands::{Handling, Local, Transaction};
+use crate::commands::{Handling, Local, TransactionCommand};
 
 const ABORTED: &[u8] = b"EXECABORT Transaction discarded because of previous errors.";
 
@@ -35,18 +35,18 @@ impl Shard {
         client: &mut Client,
         io: &mut Io<'_>,
         order: &Order<'_>,
-        command: Transaction,
+        command: TransactionCommand,
     ) -> Served {
         match command {
-            Transaction::Exec => self.refuse(client, io, b"ERR EXEC without MULTI"),
-            Transaction::Discard => self.refuse(client, io, b"ERR DISCARD without MULTI"),
-            Transaction::Unwatch => self.answer_ok(client, io),
-            Transaction::Multi | Transaction::Watch if !client.queue.is_empty() => Served::Waits,
-            Transaction::Multi => {
+            TransactionCommand::Exec => self.refuse(client, io, b"ERR EXEC without MULTI"),
+            TransactionCommand::Discard => self.refuse(client, io, b"ERR DISCARD without MULTI"),
+            TransactionCommand::Unwatch => self.answer_ok(client, io),
+            TransactionCommand::Multi | TransactionCommand::Watch if !client.queue.is_empty() => Served::Waits,
+            TransactionCommand::Multi => {
                 self.state(client).is_open = true;
                 self.answer_ok(client, io)
             }
-            Transaction::Watch => self.watch(client, io, order),
+            TransactionCommand::Watch => self.watch(client, io, order),
         }
     }
 
@@ -165,13 +165,19 @@ impl Shard {
     }
 
     /// A command of transactions, from a client that has watched keys, or given MULTI.
-    fn in_state(&mut self, client: &mut Client, io: &mut Io<'_>, order: &Order<'_>, command: Transaction) -> Served {
+    fn in_state(
+        &mut self,
+        client: &mut Client,
+        io: &mut Io<'_>,
+        order: &Order<'_>,
+        command: TransactionCommand,
+    ) -> Served {
         let state = self.state(client);
         match (command, state.is_open) {
-            (Transaction::Multi, true) => self.refuse(client, io, b"ERR MULTI calls can not be nested"),
-            (Transaction::Watch, true) => self.refuse(client, io, b"ERR WATCH inside MULTI is not allowed"),
-            (Transaction::Watch, false) => self.watch(client, io, order),
-            (Transaction::Multi, false) => {
+            (TransactionCommand::Multi, true) => self.refuse(client, io, b"ERR MULTI calls can not be nested"),
+            (TransactionCommand::Watch, true) => self.refuse(client, io, b"ERR WATCH inside MULTI is not allowed"),
+            (TransactionCommand::Watch, false) => self.watch(client, io, order),
+            (TransactionCommand::Multi, false) => {
                 state.is_open = true;
                 match state.own {
                     Some((node, link)) => self.forward(client, io, &order.source, (link, node), order.id),
@@ -179,12 +185,14 @@ impl Shard {
                 }
                 Served::Done
             }
-            (Transaction::Exec, false) => self.refuse(client, io, b"ERR EXEC without MULTI"),
-            (Transaction::Discard, false) => self.refuse(client, io, b"ERR DISCARD without MULTI"),
-            (Transaction::Unwatch, true) => self.queue_unwatch(client, io, order),
-            (Transaction::Exec, true) if state.is_dirty => self.fail_transaction(client, io),
-            (Transaction::Exec, true) => self.end(client, io, order, b"*0\r\n"),
-            (Transaction::Discard, true) | (Transaction::Unwatch, false) => self.end(client, io, order, b"+OK\r\n"),
+            (TransactionCommand::Exec, false) => self.refuse(client, io, b"ERR EXEC without MULTI"),
+            (TransactionCommand::Discard, false) => self.refuse(client, io, b"ERR DISCARD without MULTI"),
+            (TransactionCommand::Unwatch, true) => self.queue_unwatch(client, io, order),
+            (TransactionCommand::Exec, true) if state.is_dirty => self.fail_transaction(client, io),
+            (TransactionCommand::Exec, true) => self.end(client, io, order, b"*0\r\n"),
+            (TransactionCommand::Discard, true) | (TransactionCommand::Unwatch, false) => {
+                self.end(client, io, order, b"+OK\r\n")
+            }
         }
     }
 

@@ -1,6 +1,6 @@
 //! Clusters that tests start: three masters, each with a replica if requested.
 
-use proxy::config::{Config, Spread};
+use proxy::config::{ProxyConfig, Spread};
 
 use super::{Plain, Program, eventually, free_port, start_proxy};
 
@@ -65,7 +65,7 @@ impl Cluster {
     }
 
     /// A proxy that knows the first master, with a configuration that `change` may adapt.
-    pub(crate) fn proxy(&self, change: impl FnOnce(&mut Config)) -> proxy::Running {
+    pub(crate) fn proxy(&self, change: impl FnOnce(&mut ProxyConfig)) -> proxy::RunningProxy {
         start_proxy(&[self.nodes[0].address], |config| {
             config.spread = Spread::Slots;
             change(config);

@@ -24,7 +24,7 @@ const HANDSHAKE_MAX: Duration = Duration::from_secs(10);
 /// Why a certificate, a key or a name cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum TlsError {
+pub enum CertificateError {
     /// The certificate's text has no PEM block of a certificate, or a damaged one.
     Certificate(String),
     /// The key's text has no PEM block of a private key, or an unusable one.
@@ -37,7 +37,7 @@ pub enum TlsError {
     Name(String),
 }
 
-impl fmt::Display for TlsError {
+impl fmt::Display for CertificateError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Certificate(what) => write!(f, "certificate: {what}"),
@@ -49,7 +49,7 @@ impl fmt::Display for TlsError {
     }
 }
 
-impl std::error::Error for TlsError {}
+impl std::error::Error for CertificateError {}
 
 /// The server's side of TLS. Cheap to clone; all clones share one certificate.
 #[derive(Clone)]
@@ -73,7 +73,7 @@ struct InForce {
 impl TlsServer {
     /// From PEM: a certificate followed by those of its issuers, and its private key (PKCS #8, PKCS #1 or SEC 1). `protocols` are
     /// offered by ALPN in order of preference; a client that offers only others is refused.
-    pub fn from_pem(certificate: &[u8], key: &[u8], protocols: &[&str]) -> Result<Self, TlsError> {
+    pub fn from_pem(certificate: &[u8], key: &[u8], protocols: &[&str]) -> Result<Self, CertificateError> {
         Self::new(certificate, key, None, protocols)
     }
 
@@ -83,7 +83,7 @@ impl TlsServer {
         key: &[u8],
         client_roots: &[u8],
         protocols: &[&str],
-    ) -> Result<Self, TlsError> {
+    ) -> Result<Self, CertificateError> {
         Self::new(certificate, key, Some(client_verifier(client_roots)?), protocols)
     }
 
@@ -92,7 +92,7 @@ impl TlsServer {
         key: &[u8],
         clients: Option<Arc<dyn ClientCertVerifier>>,
         protocols: &[&str],
-    ) -> Result<Self, TlsError> {
+    ) -> Result<Self, CertificateError> {
         let protocols: Vec<Vec<u8>> = protocols.iter().map(|name| name.as_bytes().to_vec()).collect();
         let in_force = Mutex::new(InForce::new(certificate, key, clients, &protocols)?);
         Ok(Self(Arc::new(Server { in_force, protocols, handshake_max: HANDSHAKE_MAX })))
@@ -106,7 +106,7 @@ impl TlsServer {
 
     /// Makes later handshakes use another certificate; the requirement for client certificates stays. If it cannot be used,
     /// nothing changes.
-    pub fn replace(&self, certificate: &[u8], key: &[u8]) -> Result<(), TlsError> {
+    pub fn replace(&self, certificate: &[u8], key: &[u8]) -> Result<(), CertificateError> {
         self.put_in_force(certificate, key, self.in_force().clients)
     }
 
@@ -117,7 +117,7 @@ impl TlsServer {
         certificate: &[u8],
         key: &[u8],
         client_roots: &[u8],
-    ) -> Result<(), TlsError> {
+    ) -> Result<(), CertificateError> {
         self.put_in_force(certificate, key, Some(client_verifier(client_roots)?))
     }
 
@@ -126,7 +126,7 @@ impl TlsServer {
         certificate: &[u8],
         key: &[u8],
         clients: Option<Arc<dyn ClientCertVerifier>>,
-    ) -> Result<(), TlsError> {
+    ) -> Result<(), CertificateError> {
         let in_force = InForce::new(certificate, key, clients, &self.0.protocols)?;
         *self.0.in_force.lock().unwrap_or_else(PoisonError::into_inner) = in_force;
         Ok(())
@@ -157,10 +157,10 @@ impl InForce {
         key: &[u8],
         clients: Option<Arc<dyn ClientCertVerifier>>,
         protocols: &[Vec<u8>],
-    ) -> Result<Self, TlsError> {
+    ) -> Result<Self, CertificateError> {
         let provider = Arc::new(ring::default_provider());
         let builder = ServerConfig::builder_with_provider(Arc::clone(&provider)).with_safe_default_protocol_versions();
-        let builder = builder.map_err(|error| TlsError::Key(error.to_string()))?;
+        let builder = builder.map_err(|error| CertificateError::Key(error.to_string()))?;
         let builder = match &clients {
             Some(verifier) => builder.with_client_cert_verifier(Arc::clone(verifier)),
             None => builder.with_no_client_auth(),
@@ -169,35 +169,35 @@ impl InForce {
         let mut config = builder.with_cert_resolver(Arc::new(SingleCertAndKey::from(own)));
         config.alpn_protocols = protocols.to_vec();
         // Sessions are resumed by tickets, which clients keep: the server stores none of them.
-        config.ticketer = ring::Ticketer::new().map_err(|error| TlsError::Key(error.to_string()))?;
+        config.ticketer = ring::Ticketer::new().map_err(|error| CertificateError::Key(error.to_string()))?;
         config.send_tls13_tickets = 1;
         Ok(Self { config: Arc::new(config), clients })
     }
 }
 
 /// A certificate with its private key, checked to belong together.
-fn certified_key(certificate: &[u8], key: &[u8], provider: &CryptoProvider) -> Result<CertifiedKey, TlsError> {
-    let chain = certificates(certificate).map_err(TlsError::Certificate)?;
-    let key = PrivateKeyDer::from_pem_slice(key).map_err(|error| TlsError::Key(error.to_string()))?;
+fn certified_key(certificate: &[u8], key: &[u8], provider: &CryptoProvider) -> Result<CertifiedKey, CertificateError> {
+    let chain = certificates(certificate).map_err(CertificateError::Certificate)?;
+    let key = PrivateKeyDer::from_pem_slice(key).map_err(|error| CertificateError::Key(error.to_string()))?;
     CertifiedKey::from_der(chain, key, provider).map_err(|error| match error {
-        rustls::Error::InconsistentKeys(_) => TlsError::Mismatch,
-        rustls::Error::InvalidCertificate(what) => TlsError::Certificate(what.to_string()),
-        other => TlsError::Key(other.to_string()),
+        rustls::Error::InconsistentKeys(_) => CertificateError::Mismatch,
+        rustls::Error::InvalidCertificate(what) => CertificateError::Certificate(what.to_string()),
+        other => CertificateError::Key(other.to_string()),
     })
 }
 
 /// Verifier of client certificates issued by these roots.
-fn client_verifier(roots: &[u8]) -> Result<Arc<dyn ClientCertVerifier>, TlsError> {
+fn client_verifier(roots: &[u8]) -> Result<Arc<dyn ClientCertVerifier>, CertificateError> {
     let provider = Arc::new(ring::default_provider());
     let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(root_store(roots)?), provider).build();
-    verifier.map_err(|error| TlsError::Roots(error.to_string()))
+    verifier.map_err(|error| CertificateError::Roots(error.to_string()))
 }
 
 /// The trusted certificates of a PEM text.
-fn root_store(pem: &[u8]) -> Result<RootCertStore, TlsError> {
+fn root_store(pem: &[u8]) -> Result<RootCertStore, CertificateError> {
     let mut trusted = RootCertStore::empty();
-    for root in certificates(pem).map_err(TlsError::Roots)? {
-        trusted.add(root).map_err(|error| TlsError::Roots(error.to_string()))?;
+    for root in certificates(pem).map_err(CertificateError::Roots)? {
+        trusted.add(root).map_err(|error| CertificateError::Roots(error.to_string()))?;
     }
     Ok(trusted)
 }
@@ -220,18 +220,18 @@ pub struct TlsClient {
 impl TlsClient {
     /// Trusts the certificates of a PEM text and those that they have issued, and expects a server of this name: a DNS name or an
     /// IP address. `protocols` are offered by ALPN.
-    pub fn from_pem(roots: &[u8], name: &str, protocols: &[&str]) -> Result<Self, TlsError> {
+    pub fn from_pem(roots: &[u8], name: &str, protocols: &[&str]) -> Result<Self, CertificateError> {
         let trusted = root_store(roots)?;
         let provider = Arc::new(ring::default_provider());
         let builder = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
-        let builder = builder.map_err(|error| TlsError::Roots(error.to_string()))?;
+        let builder = builder.map_err(|error| CertificateError::Roots(error.to_string()))?;
         let mut config = builder.with_root_certificates(trusted).with_no_client_auth();
         config.alpn_protocols = protocols.iter().map(|name| name.as_bytes().to_vec()).collect();
         Ok(Self { config: Arc::new(config), name: server_name(name)?, handshake_max: HANDSHAKE_MAX })
     }
 
     /// The same with a client certificate, in PEM as a server's, presented to servers that require one.
-    pub fn with_certificate(self, certificate: &[u8], key: &[u8]) -> Result<Self, TlsError> {
+    pub fn with_certificate(self, certificate: &[u8], key: &[u8]) -> Result<Self, CertificateError> {
         let own = certified_key(certificate, key, &ring::default_provider())?;
         let mut config = ClientConfig::clone(&self.config);
         config.client_auth_cert_resolver = Arc::new(SingleCertAndKey::from(own));
@@ -245,7 +245,7 @@ impl TlsClient {
     }
 
     /// The same for a server of another name.
-    pub fn named(&self, name: &str) -> Result<Self, TlsError> {
+    pub fn named(&self, name: &str) -> Result<Self, CertificateError> {
         Ok(Self { name: server_name(name)?, ..self.clone() })
     }
 
@@ -267,8 +267,8 @@ impl TlsClient {
     }
 }
 
-fn server_name(name: &str) -> Result<ServerName<'static>, TlsError> {
-    ServerName::try_from(name.to_owned()).map_err(|_| TlsError::Name(name.to_owned()))
+fn server_name(name: &str) -> Result<ServerName<'static>, CertificateError> {
+    ServerName::try_from(name.to_owned()).map_err(|_| CertificateError::Name(name.to_owned()))
 }
 
 impl fmt::Debug for TlsClient {
@@ -309,7 +309,7 @@ mod tests {
         let ((certificate, key), (other, _)) = (pair("a.test"), pair("b.test"));
         let server = TlsServer::from_pem(certificate.as_bytes(), key.as_bytes(), &[]).unwrap();
         let before = server.config();
-        assert_eq!(server.replace(other.as_bytes(), key.as_bytes()), Err(TlsError::Mismatch));
+        assert_eq!(server.replace(other.as_bytes(), key.as_bytes()), Err(CertificateError::Mismatch));
         assert!(Arc::ptr_eq(&before, &server.config()));
         server.replace(certificate.as_bytes(), key.as_bytes()).unwrap();
         assert!(!Arc::ptr_eq(&before, &server.config()));
@@ -319,11 +319,14 @@ mod tests {
     fn what_is_required_of_clients_stays_when_the_certificate_alone_is_replaced() {
         let ((certificate, key), (other, other_key)) = (pair("a.test"), pair("b.test"));
         let [certificate, key, other, other_key] = [&certificate, &key, &other, &other_key].map(|pem| pem.as_bytes());
-        assert!(matches!(TlsServer::from_pem_with_client_roots(certificate, key, key, &[]), Err(TlsError::Roots(_))));
+        assert!(matches!(
+            TlsServer::from_pem_with_client_roots(certificate, key, key, &[]),
+            Err(CertificateError::Roots(_))
+        ));
         let server = TlsServer::from_pem_with_client_roots(certificate, key, other, &[]).unwrap();
         server.replace(other, other_key).unwrap();
         assert!(server.in_force().clients.is_some());
-        assert!(matches!(server.replace_with_client_roots(certificate, key, b""), Err(TlsError::Roots(_))));
+        assert!(matches!(server.replace_with_client_roots(certificate, key, b""), Err(CertificateError::Roots(_))));
         server.replace_with_client_roots(certificate, key, certificate).unwrap();
     }
 
@@ -333,8 +336,8 @@ mod tests {
         let client = TlsClient::from_pem(certificate.as_bytes(), "a.test", &[]).unwrap();
         let with = |key: &str| client.clone().with_certificate(certificate.as_bytes(), key.as_bytes()).map(drop);
         assert_eq!(with(&key), Ok(()));
-        assert_eq!(with(&other_key), Err(TlsError::Mismatch));
-        assert!(matches!(with(""), Err(TlsError::Key(_))));
+        assert_eq!(with(&other_key), Err(CertificateError::Mismatch));
+        assert!(matches!(with(""), Err(CertificateError::Key(_))));
     }
 
     #[test]
@@ -343,7 +346,7 @@ mod tests {
         let of = |roots: &str, name: &str| TlsClient::from_pem(roots.as_bytes(), name, &[]).map(drop);
         assert_eq!(of(&root, "a.test"), Ok(()));
         assert_eq!(of(&root, "127.0.0.1"), Ok(()));
-        assert!(matches!(of("", "a.test"), Err(TlsError::Roots(_))));
-        assert!(matches!(of(&root, "no name"), Err(TlsError::Name(_))));
+        assert!(matches!(of("", "a.test"), Err(CertificateError::Roots(_))));
+        assert!(matches!(of(&root, "no name"), Err(CertificateError::Name(_))));
     }
 }

@@ -6,5 +6,5 @@
 mod config;
 mod session;
 
-pub use config::{TlsClient, TlsError, TlsServer};
+pub use config::{CertificateError, TlsClient, TlsServer};
 pub(crate) use session::Session;

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use reactor::{
-    Accept, ConnectionId, Factory, FileRange, Io, Loop, Metrics, Piece, Protocol, Reactor, Running, Settings, Setup,
-    Traffic,
+    Accept, ConnectionId, Factory, FileRange, Io, Loop, Piece, Protocol, Reactor, ReactorMetrics, ReactorSettings,
+    RunningReactor, Setup, Traffic,
 };
 
 /// Longest wait of any test for something that must happen.
@@ -116,23 +116,23 @@ impl Protocol for FileSender {
 /// A running reactor with one listener.
 pub(crate) struct Server {
     pub(crate) address: SocketAddr,
-    pub(crate) running: Running,
+    pub(crate) running: RunningReactor,
 }
 
-pub(crate) fn loops(loops: usize) -> Settings {
-    Settings { loops, ..Settings::default() }
+pub(crate) fn loops(loops: usize) -> ReactorSettings {
+    ReactorSettings { loops, ..ReactorSettings::default() }
 }
 
 /// The same with limits of the connections' own.
-pub(crate) fn with(loops_count: usize, traffic: Traffic) -> Settings {
-    Settings { traffic, ..loops(loops_count) }
+pub(crate) fn with(loops_count: usize, traffic: Traffic) -> ReactorSettings {
+    ReactorSettings { traffic, ..loops(loops_count) }
 }
 
 pub(crate) fn any_port() -> SocketAddr {
     SocketAddr::from(([127, 0, 0, 1], 0))
 }
 
-pub(crate) fn serve(settings: Settings, factory: Arc<dyn Factory>) -> Server {
+pub(crate) fn serve(settings: ReactorSettings, factory: Arc<dyn Factory>) -> Server {
     let mut reactor = Reactor::new(settings).unwrap();
     let address = reactor.listen(any_port(), factory).unwrap();
     Server { address, running: reactor.start().unwrap() }
@@ -143,7 +143,7 @@ impl Server {
         connect(self.address)
     }
 
-    pub(crate) fn metrics(&self) -> Metrics {
+    pub(crate) fn metrics(&self) -> ReactorMetrics {
         self.running.metrics()
     }
 

@@ -2,7 +2,7 @@
 //!
 //! Guarantees:
 //!
-//! - A call ends within `Settings::timeout`, whatever the server does. Only the system may take longer: to look up a host
+//! - A call ends within `ClientSettings::timeout`, whatever the server does. Only the system may take longer: to look up a host
 //!   name, or to connect to a Unix socket whose backlog is full.
 //! - After a failed exchange the connection is dropped, so a late reply is never delivered to another command.
 //! - If no byte of a command was sent, the command is sent on the next connection, within its time. No other command is
@@ -13,19 +13,19 @@
 //! - Commands without a reply wait in a bounded queue while there is no connection. Commands with a reply are never queued:
 //!   their caller waits, or gets [`NotSent`].
 //!
-//! A client is used by one thread at a time; [`Pool`](super::Pool) shares some among many.
+//! A client is used by one thread at a time; [`ClientPool`](super::ClientPool) shares some among many.
 
 use super::backoff::Backoff;
 use super::command::{self, ToArguments};
 use super::connection::Connection;
-use super::error::{Error, Lost, NotSent, ServerError};
+use super::error::{CommandError, Lost, NotSent, ServerError};
 use super::from_reply::FromReply;
 use super::pipeline::Pipeline;
 use super::queue::Queue;
 use super::session;
-use super::settings::{Settings, deadline};
+use super::settings::{ClientSettings, deadline};
 use super::silence::{self, Silence};
-use crate::codec::View;
+use crate::codec::ReplyView;
 use std::io;
 use std::ops::Range;
 use std::time::{Duration, Instant};
@@ -39,7 +39,7 @@ const KEPT_BYTES_MAX: usize = 1 << 20;
 /// A client of one server. Dropping it closes the connection; commands in the queue are lost then.
 #[derive(Debug)]
 pub struct Client {
-    settings: Settings,
+    settings: ClientSettings,
     connection: Option<Connection>,
     backoff: Backoff,
     silence: Silence,
@@ -50,24 +50,24 @@ pub struct Client {
 
 impl Client {
     /// Creates a client, which connects at its first command.
-    pub fn new(settings: Settings) -> Client {
+    pub fn new(settings: ClientSettings) -> Client {
         let backoff = Backoff::new(settings.backoff_min, settings.backoff_max);
         let queue = Queue::new(settings.queue_bytes_max);
         Client { settings, connection: None, backoff, silence: Silence::Unknown, queue, output: Vec::new() }
     }
 
-    /// Connects to an address, in a single attempt, with the default settings of [`Settings::of`].
+    /// Connects to an address, in a single attempt, with the default settings of [`ClientSettings::of`].
     ///
     /// # Errors
     /// The address is wrong, the server is not reached in time, or it refuses the session.
-    pub fn connect(address: &str) -> Result<Client, Error> {
-        let mut client = Client::new(Settings::of(address)?);
+    pub fn connect(address: &str) -> Result<Client, CommandError> {
+        let mut client = Client::new(ClientSettings::of(address)?);
         client.try_connect(Call::of(&client.settings))?;
         Ok(client)
     }
 
     /// The settings in force.
-    pub fn settings(&self) -> &Settings {
+    pub fn settings(&self) -> &ClientSettings {
         &self.settings
     }
 
@@ -79,7 +79,7 @@ impl Client {
     /// Sends a command and converts its reply.
     ///
     /// # Errors
-    /// See [`Error`]; an error reply is [`Error::Server`].
+    /// See [`CommandError`]; an error reply is [`CommandError::Server`].
     ///
     /// ```no_run
     /// # fn main() -> Result<(), resp::Error> {
@@ -91,21 +91,21 @@ impl Client {
     /// # }
     /// ```
     #[inline]
-    pub fn command<T: FromReply>(&mut self, command: impl ToArguments) -> Result<T, Error> {
-        T::from_reply(self.view(command)?).map_err(Error::Conversion)
+    pub fn command<T: FromReply>(&mut self, command: impl ToArguments) -> Result<T, CommandError> {
+        T::from_reply(self.view(command)?).map_err(CommandError::Conversion)
     }
 
     /// Sends a command and returns its reply as a view of the client's buffer: nothing is copied or allocated.
     ///
     /// # Errors
-    /// See [`Error`]; an error reply is [`Error::Server`].
+    /// See [`CommandError`]; an error reply is [`CommandError::Server`].
     #[inline]
-    pub fn view(&mut self, command: impl ToArguments) -> Result<View<'_>, Error> {
+    pub fn view(&mut self, command: impl ToArguments) -> Result<ReplyView<'_>, CommandError> {
         self.write(&command)?;
         let reply = self.call()?;
         let connection = self.connection.as_ref().expect("a connection that gave a reply");
         match connection.view(reply) {
-            View::Error(text) => Err(Error::Server(ServerError::of(text))),
+            ReplyView::Error(text) => Err(CommandError::Server(ServerError::of(text))),
             view => Ok(view),
         }
     }
@@ -115,35 +115,40 @@ impl Client {
     ///
     /// # Errors
     /// Nothing was sent.
-    pub fn pipeline<T: FromReply>(&mut self, pipeline: &Pipeline) -> Result<Vec<Result<T, Error>>, Error> {
+    pub fn pipeline<T: FromReply>(
+        &mut self,
+        pipeline: &Pipeline,
+    ) -> Result<Vec<Result<T, CommandError>>, CommandError> {
         let mut results = Vec::with_capacity(pipeline.len());
         let outcome = self.pipeline_with(pipeline, |_, reply| {
             results.push(match reply {
-                View::Error(text) => Err(Error::Server(ServerError::of(text))),
-                reply => T::from_reply(reply).map_err(Error::Conversion),
+                ReplyView::Error(text) => Err(CommandError::Server(ServerError::of(text))),
+                reply => T::from_reply(reply).map_err(CommandError::Conversion),
             });
         });
         match outcome {
             Ok(()) => {}
-            Err(Error::OutcomeUnknown(lost)) => {
-                results.resize_with(pipeline.len(), || Err(Error::OutcomeUnknown(lost.clone())));
+            Err(CommandError::OutcomeUnknown(lost)) => {
+                results.resize_with(pipeline.len(), || Err(CommandError::OutcomeUnknown(lost.clone())));
             }
-            Err(Error::Protocol(error)) => results.resize_with(pipeline.len(), || Err(Error::Protocol(error))),
+            Err(CommandError::Protocol(error)) => {
+                results.resize_with(pipeline.len(), || Err(CommandError::Protocol(error)))
+            }
             Err(not_sent) => return Err(not_sent),
         }
         Ok(results)
     }
 
     /// Sends all commands of a pipeline in one write. Each reply is passed to `on_reply` as it arrives, in order, with the
-    /// index of its command: no reply is kept or allocated. An error reply is [`View::Error`].
+    /// index of its command: no reply is kept or allocated. An error reply is [`ReplyView::Error`].
     ///
     /// # Errors
-    /// See [`Error`]. Replies that `on_reply` received before are valid.
+    /// See [`CommandError`]. Replies that `on_reply` received before are valid.
     pub fn pipeline_with(
         &mut self,
         pipeline: &Pipeline,
-        mut on_reply: impl FnMut(usize, View<'_>),
-    ) -> Result<(), Error> {
+        mut on_reply: impl FnMut(usize, ReplyView<'_>),
+    ) -> Result<(), CommandError> {
         if pipeline.is_empty() {
             return Ok(());
         }
@@ -164,7 +169,7 @@ impl Client {
     /// # Errors
     /// [`NotSent::QueueFull`], or the server has not read for the time of the call.
     #[inline]
-    pub fn noreply(&mut self, command: impl ToArguments) -> Result<(), Error> {
+    pub fn noreply(&mut self, command: impl ToArguments) -> Result<(), CommandError> {
         self.write(&command)?;
         let output = std::mem::take(&mut self.output);
         let sent = self.send_unanswered(&output, 1);
@@ -176,7 +181,7 @@ impl Client {
     ///
     /// # Errors
     /// As [`Client::noreply`].
-    pub fn noreply_pipeline(&mut self, pipeline: &Pipeline) -> Result<(), Error> {
+    pub fn noreply_pipeline(&mut self, pipeline: &Pipeline) -> Result<(), CommandError> {
         self.check_size(pipeline.bytes().len())?;
         self.send_unanswered(pipeline.bytes(), pipeline.len() as u64)
     }
@@ -184,8 +189,8 @@ impl Client {
     /// Selects a database, on this connection and all later ones.
     ///
     /// # Errors
-    /// See [`Error`]; the database then stays as it was.
-    pub fn select(&mut self, database: u32) -> Result<(), Error> {
+    /// See [`CommandError`]; the database then stays as it was.
+    pub fn select(&mut self, database: u32) -> Result<(), CommandError> {
         self.command::<()>(("SELECT", database))?;
         self.settings.database = database;
         Ok(())
@@ -194,8 +199,8 @@ impl Client {
     /// Authenticates as another user, on this connection and all later ones; without a name as the default user.
     ///
     /// # Errors
-    /// See [`Error`]; the user then stays as it was.
-    pub fn authenticate(&mut self, user: Option<&str>, password: &str) -> Result<(), Error> {
+    /// See [`CommandError`]; the user then stays as it was.
+    pub fn authenticate(&mut self, user: Option<&str>, password: &str) -> Result<(), CommandError> {
         self.command::<()>(("AUTH", user, password))?;
         self.settings.user = user.map(str::to_owned);
         self.settings.password = Some(password.to_owned());
@@ -205,8 +210,8 @@ impl Client {
     /// Publishes a message and returns the number of subscribers that the server sent it to.
     ///
     /// # Errors
-    /// See [`Error`].
-    pub fn publish(&mut self, channel: impl ToArguments, message: impl ToArguments) -> Result<u64, Error> {
+    /// See [`CommandError`].
+    pub fn publish(&mut self, channel: impl ToArguments, message: impl ToArguments) -> Result<u64, CommandError> {
         self.command(("PUBLISH", channel, message))
     }
 
@@ -216,7 +221,7 @@ impl Client {
     }
 
     #[inline]
-    fn write(&mut self, command: &impl ToArguments) -> Result<(), Error> {
+    fn write(&mut self, command: &impl ToArguments) -> Result<(), CommandError> {
         if self.output.capacity() > KEPT_BYTES_MAX {
             self.output = Vec::new();
         }
@@ -226,12 +231,12 @@ impl Client {
     }
 
     #[inline]
-    fn check_size(&self, bytes: usize) -> Result<(), Error> {
+    fn check_size(&self, bytes: usize) -> Result<(), CommandError> {
         if bytes > self.settings.request_bytes_max { Err(NotSent::TooLarge { bytes }.into()) } else { Ok(()) }
     }
 
     #[inline]
-    fn call(&mut self) -> Result<Range<usize>, Error> {
+    fn call(&mut self) -> Result<Range<usize>, CommandError> {
         self.exchange(|connection, output, deadline| connection.call(output, deadline))
     }
 
@@ -240,8 +245,8 @@ impl Client {
     #[inline]
     fn exchange<T>(
         &mut self,
-        mut exchange: impl FnMut(&mut Connection, &[u8], Instant) -> Result<T, Error>,
-    ) -> Result<T, Error> {
+        mut exchange: impl FnMut(&mut Connection, &[u8], Instant) -> Result<T, CommandError>,
+    ) -> Result<T, CommandError> {
         let call = Call::of(&self.settings);
         loop {
             let is_new = self.ready(call)?;
@@ -266,7 +271,7 @@ impl Client {
     /// Ensures a connection. After a failed attempt it waits until the next one is due. Returns whether the connection is
     /// new.
     #[inline]
-    fn ready(&mut self, call: Call) -> Result<bool, Error> {
+    fn ready(&mut self, call: Call) -> Result<bool, CommandError> {
         if self.is_connected(call.start) {
             return Ok(false);
         }
@@ -280,7 +285,7 @@ impl Client {
             std::thread::sleep(due.saturating_duration_since(now));
             match self.try_connect(call) {
                 Ok(()) => return Ok(true),
-                Err(Error::NotSent(NotSent::Connect(error))) => last = error,
+                Err(CommandError::NotSent(NotSent::Connect(error))) => last = error,
                 Err(error) => return Err(error),
             }
         }
@@ -297,7 +302,7 @@ impl Client {
     }
 
     /// Makes one attempt to connect, then sends the queued commands.
-    fn try_connect(&mut self, call: Call) -> Result<(), Error> {
+    fn try_connect(&mut self, call: Call) -> Result<(), CommandError> {
         let now = Instant::now();
         let deadline = call.deadline.min(deadline(now, self.settings.connect_timeout));
         let opened = session::open(&self.settings, deadline);
@@ -312,7 +317,7 @@ impl Client {
         self.send_queue(call)
     }
 
-    fn send_queue(&mut self, call: Call) -> Result<(), Error> {
+    fn send_queue(&mut self, call: Call) -> Result<(), CommandError> {
         if self.queue.is_empty() {
             return Ok(());
         }
@@ -331,13 +336,13 @@ impl Client {
     }
 
     /// Sends commands whose replies are not wanted, or queues them.
-    fn send_unanswered(&mut self, bytes: &[u8], commands: u64) -> Result<(), Error> {
+    fn send_unanswered(&mut self, bytes: &[u8], commands: u64) -> Result<(), CommandError> {
         let call = Call::of(&self.settings);
         let mut is_new = false;
         if !self.is_connected(call.start) {
             let is_due = self.backoff.due().is_none_or(|due| due <= call.start);
             match if is_due { self.try_connect(call) } else { Ok(()) } {
-                Err(Error::NotSent(NotSent::Connect(_))) => {}
+                Err(CommandError::NotSent(NotSent::Connect(_))) => {}
                 attempt => attempt?,
             }
             is_new = true;
@@ -345,11 +350,11 @@ impl Client {
         if self.connection.is_some() && self.try_unanswered(bytes, commands, call, is_new)? {
             return Ok(());
         }
-        self.queue.push(bytes, commands).map_err(Error::from)
+        self.queue.push(bytes, commands).map_err(CommandError::from)
     }
 
     /// Sends them on the connection. False: the connection failed before a byte was sent.
-    fn try_unanswered(&mut self, bytes: &[u8], commands: u64, call: Call, is_new: bool) -> Result<bool, Error> {
+    fn try_unanswered(&mut self, bytes: &[u8], commands: u64, call: Call, is_new: bool) -> Result<bool, CommandError> {
         self.ask_for_silence(call);
         let Some(connection) = &mut self.connection else { return Ok(false) };
         let wants_silence = self.silence == Silence::Kept && !connection.is_silent();
@@ -373,7 +378,7 @@ impl Client {
         match answer {
             Ok(answer) => self.silence = answer,
             // Some proxies close the connection after an unknown command; a user may lack the right to PING.
-            Err(Error::OutcomeUnknown(Lost::Closed | Lost::TimedOut)) if connection.has_sent() => {
+            Err(CommandError::OutcomeUnknown(Lost::Closed | Lost::TimedOut)) if connection.has_sent() => {
                 self.silence = Silence::Refused;
                 self.connection = session::open(&self.settings, call.deadline).ok();
             }
@@ -395,7 +400,7 @@ struct Call {
 
 impl Call {
     #[inline]
-    fn of(settings: &Settings) -> Call {
+    fn of(settings: &ClientSettings) -> Call {
         let start = Instant::now();
         Call { start, timeout: settings.timeout, deadline: deadline(start, settings.timeout) }
     }
@@ -403,7 +408,7 @@ impl Call {
 
 /// Prepares a connection for commands with replies.
 #[inline]
-fn prepare(connection: &mut Connection, call: Call, is_new: bool) -> Result<(), Error> {
+fn prepare(connection: &mut Connection, call: Call, is_new: bool) -> Result<(), CommandError> {
     connection.begin(call.start, call.timeout, is_new)?;
     if connection.is_silent() {
         connection.switch_silence(silence::ON, false, call.deadline)?;

@@ -5,11 +5,11 @@
 //! waiting caller are counted in `owed` and dropped before the next wanted reply. Pushes (RESP3) are not replies; they are
 //! dropped on arrival.
 
-use super::error::{Error, Lost};
+use super::error::{CommandError, Lost};
 use super::input::Input;
-use super::settings::Settings;
+use super::settings::ClientSettings;
 use super::stream::Stream;
-use crate::codec::{ReplyKind, View};
+use crate::codec::{ReplyKind, ReplyView};
 use std::io;
 use std::ops::Range;
 use std::time::{Duration, Instant};
@@ -50,7 +50,7 @@ impl Connection {
     ///
     /// # Errors
     /// As [`Stream::connect`].
-    pub(crate) fn open(settings: &Settings, deadline: Instant) -> io::Result<Connection> {
+    pub(crate) fn open(settings: &ClientSettings, deadline: Instant) -> io::Result<Connection> {
         let stream = Stream::connect(settings, deadline)?;
         stream.set_receive_timeout(settings.timeout)?;
         Ok(Connection {
@@ -73,7 +73,7 @@ impl Connection {
     ///
     /// # Errors
     /// The connection is unusable: it is broken, or holds an unexpected reply.
-    pub(crate) fn begin(&mut self, now: Instant, timeout: Duration, is_late: bool) -> Result<(), Error> {
+    pub(crate) fn begin(&mut self, now: Instant, timeout: Duration, is_late: bool) -> Result<(), CommandError> {
         self.has_sent = false;
         if self.is_broken {
             return Err(Lost::Closed.into());
@@ -105,7 +105,7 @@ impl Connection {
 
     /// Sends a request and waits for its reply; returns the reply's range for [`Connection::view`].
     #[inline]
-    pub(crate) fn call(&mut self, request: &[u8], deadline: Instant) -> Result<Range<usize>, Error> {
+    pub(crate) fn call(&mut self, request: &[u8], deadline: Instant) -> Result<Range<usize>, CommandError> {
         self.send(request, deadline)?;
         loop {
             if let Some(reply) = self.next_arrived()? {
@@ -118,7 +118,7 @@ impl Connection {
 
     /// The reply that was read last.
     #[inline]
-    pub(crate) fn view(&self, reply: Range<usize>) -> View<'_> {
+    pub(crate) fn view(&self, reply: Range<usize>) -> ReplyView<'_> {
         self.input.view(reply)
     }
 
@@ -129,8 +129,8 @@ impl Connection {
         requests: &[u8],
         count: usize,
         deadline: Instant,
-        on_reply: &mut dyn FnMut(usize, View<'_>),
-    ) -> Result<(), Error> {
+        on_reply: &mut dyn FnMut(usize, ReplyView<'_>),
+    ) -> Result<(), CommandError> {
         let (mut sent, mut answered) = (0, 0);
         loop {
             while answered < count
@@ -152,7 +152,12 @@ impl Connection {
 
     /// Sends commands whose replies are not wanted, and drops replies that have arrived. Waits only while the socket is
     /// full.
-    pub(crate) fn send_unanswered(&mut self, requests: &[u8], count: u64, deadline: Instant) -> Result<(), Error> {
+    pub(crate) fn send_unanswered(
+        &mut self,
+        requests: &[u8],
+        count: u64,
+        deadline: Instant,
+    ) -> Result<(), CommandError> {
         if !self.is_silent {
             self.owed += count;
         }
@@ -172,7 +177,12 @@ impl Connection {
     }
 
     /// Switches the server's replies off or on; `request` is the command for it.
-    pub(crate) fn switch_silence(&mut self, request: &[u8], is_silent: bool, deadline: Instant) -> Result<(), Error> {
+    pub(crate) fn switch_silence(
+        &mut self,
+        request: &[u8],
+        is_silent: bool,
+        deadline: Instant,
+    ) -> Result<(), CommandError> {
         self.send(request, deadline)?;
         // Only the command that switches replies on is answered.
         self.owed += u64::from(!is_silent);
@@ -184,20 +194,20 @@ impl Connection {
     pub(crate) fn is_alive(&mut self) -> bool {
         match self.receive_now() {
             Ok(_) => true,
-            Err(Error::OutcomeUnknown(Lost::TimedOut)) => true,
+            Err(CommandError::OutcomeUnknown(Lost::TimedOut)) => true,
             Err(_) => false,
         }
     }
 
     /// Waits without a request until a push arrives, for subscribers. None at the deadline.
-    pub(crate) fn wait_for_push(&mut self, deadline: Instant) -> Result<Option<Range<usize>>, Error> {
+    pub(crate) fn wait_for_push(&mut self, deadline: Instant) -> Result<Option<Range<usize>>, CommandError> {
         self.input.shrink();
         loop {
             if let Some(push) = self.input.next_reply()? {
                 return Ok(Some(push));
             }
             match self.receive(deadline) {
-                Err(Error::OutcomeUnknown(Lost::TimedOut)) => return Ok(None),
+                Err(CommandError::OutcomeUnknown(Lost::TimedOut)) => return Ok(None),
                 received => received?,
             }
         }
@@ -205,7 +215,7 @@ impl Connection {
 
     /// Sends all of a request.
     #[inline]
-    pub(crate) fn send(&mut self, request: &[u8], deadline: Instant) -> Result<(), Error> {
+    pub(crate) fn send(&mut self, request: &[u8], deadline: Instant) -> Result<(), CommandError> {
         let mut sent = 0;
         while sent < request.len() {
             sent += self.send_some(&request[sent..], false, deadline)?;
@@ -216,7 +226,7 @@ impl Connection {
     /// Sends as much as the socket accepts. If the socket is full, waits until it is writable and receives bytes that
     /// arrive meanwhile.
     #[inline]
-    fn send_some(&mut self, bytes: &[u8], more_follows: bool, deadline: Instant) -> Result<usize, Error> {
+    fn send_some(&mut self, bytes: &[u8], more_follows: bool, deadline: Instant) -> Result<usize, CommandError> {
         match self.stream.send_now(bytes, more_follows) {
             Ok(sent) => {
                 self.has_sent |= sent > 0;
@@ -229,13 +239,13 @@ impl Connection {
     }
 
     #[cold]
-    fn wait_while_full(&mut self, deadline: Instant) -> Result<(), Error> {
+    fn wait_while_full(&mut self, deadline: Instant) -> Result<(), CommandError> {
         let readiness = self.stream.wait(true, deadline).map_err(Lost::from)?;
         if !readiness.is_readable || readiness.is_writable {
             return Ok(());
         }
         match self.receive_now() {
-            Err(Error::OutcomeUnknown(Lost::TimedOut)) => Ok(()),
+            Err(CommandError::OutcomeUnknown(Lost::TimedOut)) => Ok(()),
             received => received.map(drop),
         }
     }
@@ -243,7 +253,7 @@ impl Connection {
     /// Receives bytes. The first receive of an exchange is one blocking system call; later ones wait with `poll` for the
     /// time that is left.
     #[inline]
-    fn receive(&mut self, deadline: Instant) -> Result<(), Error> {
+    fn receive(&mut self, deadline: Instant) -> Result<(), CommandError> {
         if self.may_block {
             self.may_block = false;
             let room = self.input.room(self.reply_bytes_max)?;
@@ -257,7 +267,7 @@ impl Connection {
         }
         loop {
             match self.receive_now() {
-                Err(Error::OutcomeUnknown(Lost::TimedOut)) => {}
+                Err(CommandError::OutcomeUnknown(Lost::TimedOut)) => {}
                 received => return received.map(drop),
             }
             // The bytes may be a part of a TLS record, so that no clear bytes can be read yet.
@@ -266,14 +276,14 @@ impl Connection {
     }
 
     /// Receives the bytes that have arrived. `TimedOut`: none have.
-    fn receive_now(&mut self) -> Result<usize, Error> {
+    fn receive_now(&mut self) -> Result<usize, CommandError> {
         let room = self.input.room(self.reply_bytes_max)?;
         let received = self.stream.receive_now(room);
         self.received(received)
     }
 
     #[inline]
-    fn received(&mut self, received: io::Result<usize>) -> Result<usize, Error> {
+    fn received(&mut self, received: io::Result<usize>) -> Result<usize, CommandError> {
         match received.map_err(Lost::from)? {
             0 => Err(Lost::Closed.into()),
             bytes => {
@@ -285,7 +295,7 @@ impl Connection {
 
     /// The next wanted reply among the received bytes.
     #[inline]
-    fn next_arrived(&mut self) -> Result<Option<Range<usize>>, Error> {
+    fn next_arrived(&mut self) -> Result<Option<Range<usize>>, CommandError> {
         while let Some(reply) = self.input.next_reply()? {
             if self.input.kind() == Some(ReplyKind::Push) {
                 continue;
@@ -302,7 +312,7 @@ impl Connection {
     ///
     /// # Errors
     /// A reply beyond the number owed: it could be taken for the reply of the next command.
-    fn drop_arrived(&mut self) -> Result<(), Error> {
+    fn drop_arrived(&mut self) -> Result<(), CommandError> {
         let unexpected = self.next_arrived()?.is_some();
         let is_part_of_push = self.input.kind() == Some(ReplyKind::Push);
         if unexpected || self.owed == 0 && !self.input.is_empty() && !is_part_of_push {
@@ -312,10 +322,10 @@ impl Connection {
     }
 
     /// Reads the owed replies that have arrived.
-    fn drop_owed(&mut self) -> Result<(), Error> {
+    fn drop_owed(&mut self) -> Result<(), CommandError> {
         while self.owed > 0 {
             match self.receive_now() {
-                Err(Error::OutcomeUnknown(Lost::TimedOut)) => return Ok(()),
+                Err(CommandError::OutcomeUnknown(Lost::TimedOut)) => return Ok(()),
                 received => received?,
             };
             self.drop_arrived()?;

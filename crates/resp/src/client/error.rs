@@ -8,7 +8,7 @@ use std::sync::Arc;
 /// Why a command has no result.
 #[derive(Debug)]
 #[non_exhaustive]
-pub enum Error {
+pub enum CommandError {
     /// Nothing was sent: the command may be repeated.
     NotSent(NotSent),
     /// The command was sent, at least in part, and its reply did not arrive: it may or may not have been executed. The
@@ -37,11 +37,11 @@ pub enum NotSent {
     Handshake(ServerError),
     /// No client of the pool became free within the time of the call.
     PoolExhausted,
-    /// There is no connection, and the queue for commands that wait for one is full: see `Settings::queue_bytes_max`.
+    /// There is no connection, and the queue for commands that wait for one is full: see `ClientSettings::queue_bytes_max`.
     QueueFull,
     /// A bound on commands in flight or on unsent bytes is reached: see `LoopSettings`.
     Congested,
-    /// The command or pipeline is larger than `Settings::request_bytes_max`.
+    /// The command or pipeline is larger than `ClientSettings::request_bytes_max`.
     TooLarge {
         /// Its size.
         bytes: usize,
@@ -56,7 +56,7 @@ pub enum Lost {
     TimedOut,
     /// The server closed the connection.
     Closed,
-    /// The reply, or the element that must be whole in the buffer, is larger than `Settings::reply_bytes_max`.
+    /// The reply, or the element that must be whole in the buffer, is larger than `ClientSettings::reply_bytes_max`.
     TooLarge,
     /// The kernel reported this error.
     Io(Arc<io::Error>),
@@ -94,14 +94,14 @@ pub struct Mismatch {
     pub got: String,
 }
 
-impl fmt::Display for Error {
+impl fmt::Display for CommandError {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Error::NotSent(reason) => write!(formatter, "not sent: {reason}"),
-            Error::OutcomeUnknown(lost) => write!(formatter, "sent, outcome unknown: {lost}"),
-            Error::Protocol(error) => write!(formatter, "the server's reply is no RESP: {error}"),
-            Error::Server(error) => write!(formatter, "the server refused: {error}"),
-            Error::Conversion(mismatch) => write!(formatter, "unexpected reply: {mismatch}"),
+            CommandError::NotSent(reason) => write!(formatter, "not sent: {reason}"),
+            CommandError::OutcomeUnknown(lost) => write!(formatter, "sent, outcome unknown: {lost}"),
+            CommandError::Protocol(error) => write!(formatter, "the server's reply is no RESP: {error}"),
+            CommandError::Server(error) => write!(formatter, "the server refused: {error}"),
+            CommandError::Conversion(mismatch) => write!(formatter, "unexpected reply: {mismatch}"),
         }
     }
 }
@@ -144,15 +144,15 @@ impl fmt::Display for Mismatch {
     }
 }
 
-impl std::error::Error for Error {
+impl std::error::Error for CommandError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
-            Error::NotSent(NotSent::Connect(error) | NotSent::Tls(error)) => Some(error),
-            Error::OutcomeUnknown(Lost::Io(error)) => Some(error.as_ref()),
-            Error::NotSent(NotSent::Handshake(error)) | Error::Server(error) => Some(error),
-            Error::Protocol(error) => Some(error),
-            Error::Conversion(mismatch) => Some(mismatch),
-            Error::NotSent(_) | Error::OutcomeUnknown(_) => None,
+            CommandError::NotSent(NotSent::Connect(error) | NotSent::Tls(error)) => Some(error),
+            CommandError::OutcomeUnknown(Lost::Io(error)) => Some(error.as_ref()),
+            CommandError::NotSent(NotSent::Handshake(error)) | CommandError::Server(error) => Some(error),
+            CommandError::Protocol(error) => Some(error),
+            CommandError::Conversion(mismatch) => Some(mismatch),
+            CommandError::NotSent(_) | CommandError::OutcomeUnknown(_) => None,
         }
     }
 }
@@ -170,15 +170,15 @@ impl std::error::Error for NotSent {
     }
 }
 
-impl From<NotSent> for Error {
-    fn from(reason: NotSent) -> Error {
-        Error::NotSent(reason)
+impl From<NotSent> for CommandError {
+    fn from(reason: NotSent) -> CommandError {
+        CommandError::NotSent(reason)
     }
 }
 
-impl From<Lost> for Error {
-    fn from(lost: Lost) -> Error {
-        Error::OutcomeUnknown(lost)
+impl From<Lost> for CommandError {
+    fn from(lost: Lost) -> CommandError {
+        CommandError::OutcomeUnknown(lost)
     }
 }
 
@@ -192,8 +192,8 @@ impl From<io::Error> for Lost {
     }
 }
 
-impl From<ProtocolError> for Error {
-    fn from(error: ProtocolError) -> Error {
-        Error::Protocol(error)
+impl From<ProtocolError> for CommandError {
+    fn from(error: ProtocolError) -> CommandError {
+        CommandError::Protocol(error)
     }
 }

@@ -4,8 +4,8 @@
 //! from its text, a boolean from 1 and 0. A reply that does not fit is a [`Mismatch`], which describes the reply.
 
 use super::error::{Mismatch, ServerError};
-use super::value::Value;
-use crate::codec::{Elements, View};
+use super::value::ReplyValue;
+use crate::codec::{Elements, ReplyView};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::hash::{BuildHasher, Hash};
 
@@ -18,49 +18,49 @@ pub trait FromReply: Sized {
     ///
     /// # Errors
     /// The reply is of another type, or out of the type's range.
-    fn from_reply(view: View<'_>) -> Result<Self, Mismatch>;
+    fn from_reply(view: ReplyView<'_>) -> Result<Self, Mismatch>;
 }
 
-fn mismatch<T>(expected: &'static str, view: View<'_>) -> Result<T, Mismatch> {
+fn mismatch<T>(expected: &'static str, view: ReplyView<'_>) -> Result<T, Mismatch> {
     Err(Mismatch { expected, got: describe(view) })
 }
 
 /// Type and beginning of a reply.
-fn describe(view: View<'_>) -> String {
+fn describe(view: ReplyView<'_>) -> String {
     let shown = |bytes: &[u8]| {
         let end = bytes.len().min(SHOWN_BYTES_MAX);
         format!("\"{}{}\"", bytes[..end].escape_ascii(), if end < bytes.len() { "…" } else { "" })
     };
     match view {
-        View::Null => "null".to_owned(),
-        View::Simple(text) => format!("simple string {}", shown(text)),
-        View::Error(text) => format!("error {}", shown(text)),
-        View::Integer(integer) => format!("integer {integer}"),
-        View::Bulk(bytes) => format!("bulk string {}", shown(bytes)),
-        View::Array(elements) => format!("array of {}", elements.len()),
-        View::Map(elements) => format!("map of {}", elements.len() / 2),
-        View::Set(elements) => format!("set of {}", elements.len()),
-        View::Push(elements) => format!("push of {}", elements.len()),
-        View::Double(double) => format!("double {double}"),
-        View::Boolean(boolean) => format!("boolean {boolean}"),
-        View::BigNumber(digits) => format!("big number {}", shown(digits)),
-        View::Verbatim { text, .. } => format!("verbatim string {}", shown(text)),
+        ReplyView::Null => "null".to_owned(),
+        ReplyView::Simple(text) => format!("simple string {}", shown(text)),
+        ReplyView::Error(text) => format!("error {}", shown(text)),
+        ReplyView::Integer(integer) => format!("integer {integer}"),
+        ReplyView::Bulk(bytes) => format!("bulk string {}", shown(bytes)),
+        ReplyView::Array(elements) => format!("array of {}", elements.len()),
+        ReplyView::Map(elements) => format!("map of {}", elements.len() / 2),
+        ReplyView::Set(elements) => format!("set of {}", elements.len()),
+        ReplyView::Push(elements) => format!("push of {}", elements.len()),
+        ReplyView::Double(double) => format!("double {double}"),
+        ReplyView::Boolean(boolean) => format!("boolean {boolean}"),
+        ReplyView::BigNumber(digits) => format!("big number {}", shown(digits)),
+        ReplyView::Verbatim { text, .. } => format!("verbatim string {}", shown(text)),
     }
 }
 
 /// Any reply but an error.
 impl FromReply for () {
-    fn from_reply(view: View<'_>) -> Result<(), Mismatch> {
+    fn from_reply(view: ReplyView<'_>) -> Result<(), Mismatch> {
         match view {
-            View::Error(_) => mismatch("no error", view),
+            ReplyView::Error(_) => mismatch("no error", view),
             _ => Ok(()),
         }
     }
 }
 
-impl FromReply for Value {
-    fn from_reply(view: View<'_>) -> Result<Value, Mismatch> {
-        Ok(Value::from(view))
+impl FromReply for ReplyValue {
+    fn from_reply(view: ReplyView<'_>) -> Result<ReplyValue, Mismatch> {
+        Ok(ReplyValue::from(view))
     }
 }
 
@@ -68,10 +68,10 @@ impl FromReply for Value {
 macro_rules! integer {
     ($($type:ty: $name:literal)*) => {$(
         impl FromReply for $type {
-            fn from_reply(view: View<'_>) -> Result<$type, Mismatch> {
+            fn from_reply(view: ReplyView<'_>) -> Result<$type, Mismatch> {
                 let integer = match view {
-                    View::Integer(integer) => <$type>::try_from(integer).ok(),
-                    View::BigNumber(text) => parse(text),
+                    ReplyView::Integer(integer) => <$type>::try_from(integer).ok(),
+                    ReplyView::BigNumber(text) => parse(text),
                     _ => view.text().and_then(parse),
                 };
                 integer.map_or_else(|| mismatch($name, view), Ok)
@@ -91,10 +91,10 @@ fn parse<T: std::str::FromStr>(text: &[u8]) -> Option<T> {
 }
 
 impl FromReply for f64 {
-    fn from_reply(view: View<'_>) -> Result<f64, Mismatch> {
+    fn from_reply(view: ReplyView<'_>) -> Result<f64, Mismatch> {
         let double = match view {
-            View::Double(double) => Some(double),
-            View::Integer(integer) => Some(integer as f64),
+            ReplyView::Double(double) => Some(double),
+            ReplyView::Integer(integer) => Some(integer as f64),
             _ => view.text().and_then(parse),
         };
         double.map_or_else(|| mismatch("a number", view), Ok)
@@ -103,23 +103,23 @@ impl FromReply for f64 {
 
 /// `OK` is true and null is false, so `SET … NX` shows whether the key was set.
 impl FromReply for bool {
-    fn from_reply(view: View<'_>) -> Result<bool, Mismatch> {
+    fn from_reply(view: ReplyView<'_>) -> Result<bool, Mismatch> {
         match view {
-            View::Boolean(boolean) => Ok(boolean),
-            View::Integer(integer @ (0 | 1)) => Ok(integer == 1),
-            View::Simple(b"OK") => Ok(true),
-            View::Null => Ok(false),
+            ReplyView::Boolean(boolean) => Ok(boolean),
+            ReplyView::Integer(integer @ (0 | 1)) => Ok(integer == 1),
+            ReplyView::Simple(b"OK") => Ok(true),
+            ReplyView::Null => Ok(false),
             _ => mismatch("a boolean", view),
         }
     }
 }
 
 impl FromReply for String {
-    fn from_reply(view: View<'_>) -> Result<String, Mismatch> {
+    fn from_reply(view: ReplyView<'_>) -> Result<String, Mismatch> {
         let text = match view {
-            View::Integer(integer) => Some(integer.to_string()),
-            View::Double(double) => Some(double.to_string()),
-            View::BigNumber(text) => String::from_utf8(text.to_vec()).ok(),
+            ReplyView::Integer(integer) => Some(integer.to_string()),
+            ReplyView::Double(double) => Some(double.to_string()),
+            ReplyView::BigNumber(text) => String::from_utf8(text.to_vec()).ok(),
             _ => view.text().and_then(|text| String::from_utf8(text.to_vec()).ok()),
         };
         text.map_or_else(|| mismatch("text in UTF-8", view), Ok)
@@ -128,15 +128,15 @@ impl FromReply for String {
 
 /// Bytes.
 impl FromReply for Vec<u8> {
-    fn from_reply(view: View<'_>) -> Result<Vec<u8>, Mismatch> {
+    fn from_reply(view: ReplyView<'_>) -> Result<Vec<u8>, Mismatch> {
         view.text().map_or_else(|| mismatch("a string of bytes", view), |text| Ok(text.to_vec()))
     }
 }
 
 impl<T: FromReply> FromReply for Option<T> {
-    fn from_reply(view: View<'_>) -> Result<Option<T>, Mismatch> {
+    fn from_reply(view: ReplyView<'_>) -> Result<Option<T>, Mismatch> {
         match view {
-            View::Null => Ok(None),
+            ReplyView::Null => Ok(None),
             _ => T::from_reply(view).map(Some),
         }
     }
@@ -144,40 +144,40 @@ impl<T: FromReply> FromReply for Option<T> {
 
 /// An error reply among others, such as that of a command in a transaction.
 impl<T: FromReply> FromReply for Result<T, ServerError> {
-    fn from_reply(view: View<'_>) -> Result<Result<T, ServerError>, Mismatch> {
+    fn from_reply(view: ReplyView<'_>) -> Result<Result<T, ServerError>, Mismatch> {
         match view {
-            View::Error(text) => Ok(Err(ServerError::of(text))),
+            ReplyView::Error(text) => Ok(Err(ServerError::of(text))),
             _ => T::from_reply(view).map(Ok),
         }
     }
 }
 
-fn elements<'b>(expected: &'static str, view: View<'b>) -> Result<Elements<'b>, Mismatch> {
+fn elements<'b>(expected: &'static str, view: ReplyView<'b>) -> Result<Elements<'b>, Mismatch> {
     view.elements().map_or_else(|| mismatch(expected, view), Ok)
 }
 
 /// A list. `u8` has no conversion of its own, so `Vec<u8>` is bytes, not a list.
 impl<T: FromReply> FromReply for Vec<T> {
-    fn from_reply(view: View<'_>) -> Result<Vec<T>, Mismatch> {
+    fn from_reply(view: ReplyView<'_>) -> Result<Vec<T>, Mismatch> {
         elements("a list", view)?.map(T::from_reply).collect()
     }
 }
 
 impl<T: FromReply + Hash + Eq, S: BuildHasher + Default> FromReply for HashSet<T, S> {
-    fn from_reply(view: View<'_>) -> Result<HashSet<T, S>, Mismatch> {
+    fn from_reply(view: ReplyView<'_>) -> Result<HashSet<T, S>, Mismatch> {
         elements("a set", view)?.map(T::from_reply).collect()
     }
 }
 
 impl<T: FromReply + Ord> FromReply for BTreeSet<T> {
-    fn from_reply(view: View<'_>) -> Result<BTreeSet<T>, Mismatch> {
+    fn from_reply(view: ReplyView<'_>) -> Result<BTreeSet<T>, Mismatch> {
         elements("a set", view)?.map(T::from_reply).collect()
     }
 }
 
 /// Keys and values of a map or of an array that alternates them.
 fn pairs<K: FromReply, V: FromReply>(
-    view: View<'_>,
+    view: ReplyView<'_>,
 ) -> Result<impl Iterator<Item = Result<(K, V), Mismatch>>, Mismatch> {
     let mut elements = elements("a map", view)?;
     if !elements.len().is_multiple_of(2) {
@@ -190,13 +190,13 @@ fn pairs<K: FromReply, V: FromReply>(
 }
 
 impl<K: FromReply + Hash + Eq, V: FromReply, S: BuildHasher + Default> FromReply for HashMap<K, V, S> {
-    fn from_reply(view: View<'_>) -> Result<HashMap<K, V, S>, Mismatch> {
+    fn from_reply(view: ReplyView<'_>) -> Result<HashMap<K, V, S>, Mismatch> {
         pairs(view)?.collect()
     }
 }
 
 impl<K: FromReply + Ord, V: FromReply> FromReply for BTreeMap<K, V> {
-    fn from_reply(view: View<'_>) -> Result<BTreeMap<K, V>, Mismatch> {
+    fn from_reply(view: ReplyView<'_>) -> Result<BTreeMap<K, V>, Mismatch> {
         pairs(view)?.collect()
     }
 }
@@ -204,7 +204,7 @@ impl<K: FromReply + Ord, V: FromReply> FromReply for BTreeMap<K, V> {
 macro_rules! tuple {
     ($count:literal: $($name:ident),*) => {
         impl<$($name: FromReply),*> FromReply for ($($name,)*) {
-            fn from_reply(view: View<'_>) -> Result<Self, Mismatch> {
+            fn from_reply(view: ReplyView<'_>) -> Result<Self, Mismatch> {
                 const EXPECTED: &str = concat!("a list of ", $count);
                 let mut elements = elements(EXPECTED, view)?;
                 if elements.len() != $count {
@@ -226,10 +226,10 @@ tuple!(6: A, B, C, D, E, F);
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::codec::Limits;
+    use crate::codec::FrameLimits;
 
     fn read<T: FromReply>(bytes: &str) -> Result<T, Mismatch> {
-        let (view, _) = View::parse(bytes.as_bytes(), Limits::default()).unwrap().unwrap();
+        let (view, _) = ReplyView::parse(bytes.as_bytes(), FrameLimits::default()).unwrap().unwrap();
         T::from_reply(view)
     }
 

@@ -8,8 +8,8 @@
 //! The framer reads on from `scanned` and never goes back. The buffer grows up to a limit while a reply does not fit, and
 //! releases the memory of a large reply before the next call.
 
-use super::error::{Error, Lost};
-use crate::codec::{Limits, ReplyFramer, ReplyKind, View};
+use super::error::{CommandError, Lost};
+use crate::codec::{FrameLimits, ReplyFramer, ReplyKind, ReplyView};
 use std::ops::Range;
 
 /// Size of the buffer while replies fit: enough for a pipeline of hundreds of small ones.
@@ -17,9 +17,9 @@ const BUFFER_BYTES: usize = 64 << 10;
 /// Size in bytes up to which a grown buffer is kept.
 const KEPT_BYTES_MAX: usize = 1 << 20;
 
-/// Limits of a client's framer. `Settings::reply_bytes_max` bounds bulk strings, whatever the server's own limit is.
-pub(crate) fn reply_limits() -> Limits {
-    Limits { bulk_bytes_max: u64::from(u32::MAX), ..Limits::default() }
+/// Limits of a client's framer. `ClientSettings::reply_bytes_max` bounds bulk strings, whatever the server's own limit is.
+pub(crate) fn reply_limits() -> FrameLimits {
+    FrameLimits { bulk_bytes_max: u64::from(u32::MAX), ..FrameLimits::default() }
 }
 
 #[derive(Debug)]
@@ -39,7 +39,7 @@ impl Input {
 
     /// Finds the next reply among the received bytes and returns its range in the buffer. None while it is incomplete.
     #[inline]
-    pub(crate) fn next_reply(&mut self) -> Result<Option<Range<usize>>, Error> {
+    pub(crate) fn next_reply(&mut self) -> Result<Option<Range<usize>>, CommandError> {
         let advance = self.framer.advance(&self.buffer[self.scanned..self.end])?;
         self.scanned += advance.consumed;
         if !advance.is_complete {
@@ -58,7 +58,7 @@ impl Input {
 
     /// The reply that [`Input::next_reply`] returned last.
     #[inline]
-    pub(crate) fn view(&self, reply: Range<usize>) -> View<'_> {
+    pub(crate) fn view(&self, reply: Range<usize>) -> ReplyView<'_> {
         self.framer.view(&self.buffer[reply])
     }
 
@@ -72,7 +72,7 @@ impl Input {
     /// # Errors
     /// The current reply is larger than `reply_bytes_max`.
     #[inline]
-    pub(crate) fn room(&mut self, reply_bytes_max: usize) -> Result<&mut [u8], Error> {
+    pub(crate) fn room(&mut self, reply_bytes_max: usize) -> Result<&mut [u8], CommandError> {
         if self.start == self.end {
             (self.start, self.scanned, self.end) = (0, 0, 0);
         } else if self.end == self.buffer.len() {
@@ -87,7 +87,7 @@ impl Input {
     }
 
     /// Moves the incomplete reply to the front. If it fills half of the buffer, moves it into a buffer twice as large.
-    fn make_room(&mut self, reply_bytes_max: usize) -> Result<(), Error> {
+    fn make_room(&mut self, reply_bytes_max: usize) -> Result<(), CommandError> {
         let bytes = self.end - self.start;
         if bytes > reply_bytes_max {
             return Err(Lost::TooLarge.into());

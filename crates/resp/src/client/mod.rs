@@ -35,19 +35,19 @@ pub use client::Client;
 #[cfg(feature = "reactor")]
 pub(crate) use command::write as write_command;
 pub use command::{ArgumentWriter, ToArguments};
-pub use error::{Error, Lost, Mismatch, NotSent, ServerError};
+pub use error::{CommandError, Lost, Mismatch, NotSent, ServerError};
 pub use from_reply::FromReply;
 #[cfg(feature = "reactor")]
 pub(crate) use input::reply_limits;
 pub use pipeline::Pipeline;
-pub use pool::{Pool, PooledClient};
+pub use pool::{ClientPool, PooledClient};
 #[cfg(feature = "reactor")]
 pub(crate) use session::request as session_request;
-pub use settings::{Endpoint, Settings};
-pub use subscriber::{Event, Subscriber};
+pub use settings::{ClientSettings, Endpoint};
+pub use subscriber::{Subscriber, SubscriberEvent};
 #[cfg(feature = "reactor")]
 pub(crate) use subscriber::{event_of, write_subscriptions};
 #[cfg(feature = "reactor")]
 pub(crate) use tls::explained;
-pub use tls::{Tls, TlsError};
-pub use value::Value;
+pub use tls::{Tls, TlsSettingsError};
+pub use value::ReplyValue;

@@ -1,8 +1,8 @@
 //! Clients shared among threads, a bounded number of them.
 
 use super::client::Client;
-use super::error::{Error, NotSent};
-use super::settings::{Settings, deadline};
+use super::error::{CommandError, NotSent};
+use super::settings::{ClientSettings, deadline};
 use std::ops::{Deref, DerefMut};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
@@ -10,8 +10,8 @@ use std::time::Instant;
 /// A bounded number of clients of one server. The most recently used client is given out first, so that a light load uses
 /// few connections. Clients reconnect by themselves, so the pool needs no health checks.
 #[derive(Debug)]
-pub struct Pool {
-    settings: Settings,
+pub struct ClientPool {
+    settings: ClientSettings,
     clients_max: usize,
     state: Mutex<State>,
     returned: Condvar,
@@ -24,17 +24,17 @@ struct State {
     clients: usize,
 }
 
-impl Pool {
+impl ClientPool {
     /// A pool of at most `clients_max` clients, at least one. None is connected yet.
-    pub fn new(settings: Settings, clients_max: usize) -> Pool {
-        Pool { settings, clients_max: clients_max.max(1), state: Mutex::default(), returned: Condvar::new() }
+    pub fn new(settings: ClientSettings, clients_max: usize) -> ClientPool {
+        ClientPool { settings, clients_max: clients_max.max(1), state: Mutex::default(), returned: Condvar::new() }
     }
 
-    /// Takes a client for the caller alone, until it is dropped. Waits up to `Settings::timeout` if all are given out.
+    /// Takes a client for the caller alone, until it is dropped. Waits up to `ClientSettings::timeout` if all are given out.
     ///
     /// # Errors
     /// [`NotSent::PoolExhausted`].
-    pub fn get(&self) -> Result<PooledClient<'_>, Error> {
+    pub fn get(&self) -> Result<PooledClient<'_>, CommandError> {
         let deadline = deadline(Instant::now(), self.settings.timeout);
         let mut state = self.lock();
         loop {
@@ -63,7 +63,7 @@ impl Pool {
 /// client.
 #[derive(Debug)]
 pub struct PooledClient<'p> {
-    pool: &'p Pool,
+    pool: &'p ClientPool,
     /// None only during the drop.
     client: Option<Client>,
 }

@@ -5,9 +5,9 @@
 
 use super::command;
 use super::connection::Connection;
-use super::error::{Error, Lost, NotSent, ServerError};
-use super::settings::Settings;
-use crate::codec::{Version, View};
+use super::error::{CommandError, Lost, NotSent, ServerError};
+use super::settings::ClientSettings;
+use crate::codec::{ProtocolVersion, ReplyView};
 use std::io;
 use std::time::Instant;
 
@@ -18,15 +18,15 @@ const DEFAULT_USER: &str = "default";
 ///
 /// # Errors
 /// [`NotSent::Connect`], which another attempt may cure, or [`NotSent::Tls`] or [`NotSent::Handshake`].
-pub(crate) fn open(settings: &Settings, deadline: Instant) -> Result<Connection, NotSent> {
+pub(crate) fn open(settings: &ClientSettings, deadline: Instant) -> Result<Connection, NotSent> {
     let mut connection = Connection::open(settings, deadline).map_err(of_connect)?;
     let (request, count) = request(settings);
     if count == 0 {
         return Ok(connection);
     }
     let mut refusal = None;
-    let mut on_reply = |_: usize, reply: View<'_>| {
-        if let (View::Error(text), None) = (reply, &refusal) {
+    let mut on_reply = |_: usize, reply: ReplyView<'_>| {
+        if let (ReplyView::Error(text), None) = (reply, &refusal) {
             refusal = Some(ServerError::of(text));
         }
     };
@@ -40,21 +40,21 @@ pub(crate) fn open(settings: &Settings, deadline: Instant) -> Result<Connection,
 }
 
 /// The commands of the session, and the number of their replies.
-pub(crate) fn request(settings: &Settings) -> (Vec<u8>, usize) {
+pub(crate) fn request(settings: &ClientSettings) -> (Vec<u8>, usize) {
     let (mut output, mut count) = (Vec::new(), 0);
     let user = settings.user.as_deref();
     let password = settings.password.as_deref();
     match (settings.version, password) {
-        (Version::Resp3, password) => {
+        (ProtocolVersion::Resp3, password) => {
             let credentials = password.map(|password| ("AUTH", user.unwrap_or(DEFAULT_USER), password));
             command::write(&mut output, &("HELLO", 3, credentials));
             count += 1;
         }
-        (Version::Resp2, Some(password)) => {
+        (ProtocolVersion::Resp2, Some(password)) => {
             command::write(&mut output, &("AUTH", user, password));
             count += 1;
         }
-        (Version::Resp2, None) => {}
+        (ProtocolVersion::Resp2, None) => {}
     }
     if settings.database != 0 {
         command::write(&mut output, &("SELECT", settings.database));
@@ -64,10 +64,10 @@ pub(crate) fn request(settings: &Settings) -> (Vec<u8>, usize) {
 }
 
 /// If opening the session fails, the connection counts as not made.
-fn as_io(error: Error) -> io::Error {
+fn as_io(error: CommandError) -> io::Error {
     match error {
-        Error::OutcomeUnknown(Lost::TimedOut) => io::ErrorKind::TimedOut.into(),
-        Error::OutcomeUnknown(Lost::Io(error)) => io::Error::new(error.kind(), error.to_string()),
+        CommandError::OutcomeUnknown(Lost::TimedOut) => io::ErrorKind::TimedOut.into(),
+        CommandError::OutcomeUnknown(Lost::Io(error)) => io::Error::new(error.kind(), error.to_string()),
         error => io::Error::other(error.to_string()),
     }
 }

@@ -15,8 +15,8 @@
 //! `?protocol=resp3` opens the session with `HELLO 3`. User, password and path are percent-encoded.
 
 use super::error::NotSent;
-use super::tls::{Tls, TlsError};
-use crate::codec::Version;
+use super::tls::{Tls, TlsSettingsError};
+use crate::codec::ProtocolVersion;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -51,7 +51,7 @@ pub enum Endpoint {
 
 /// All settings of a client. The fields may be changed before the client is made.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Settings {
+pub struct ClientSettings {
     /// Where the server listens.
     pub endpoint: Endpoint,
     /// TLS, if the server speaks it there.
@@ -63,7 +63,7 @@ pub struct Settings {
     /// Database that is selected on every new connection.
     pub database: u32,
     /// RESP2 works with every server. RESP3 is requested by `HELLO 3`; a server that does not know it rejects the session.
-    pub version: Version,
+    pub version: ProtocolVersion,
     /// Time limit of a whole call: connecting, waiting for the next attempt, sending and the reply. At least a millisecond.
     /// It must be longer than a blocking command such as BLPOP may block.
     pub timeout: Duration,
@@ -82,24 +82,24 @@ pub struct Settings {
     pub reply_bytes_max: usize,
 }
 
-impl Settings {
+impl ClientSettings {
     /// Default settings for an address. For `rediss://` this reads the files of trusted certificates.
     ///
     /// # Errors
     /// [`NotSent::Address`] says what is wrong with it, or with a file.
-    pub fn of(address: &str) -> Result<Settings, NotSent> {
+    pub fn of(address: &str) -> Result<ClientSettings, NotSent> {
         parse(address).map_err(|reason| NotSent::Address(format!("`{}`: {reason}", without_secret(address))))
     }
 
     /// Default settings for a server without a password.
-    pub fn for_endpoint(endpoint: Endpoint) -> Settings {
-        Settings {
+    pub fn for_endpoint(endpoint: Endpoint) -> ClientSettings {
+        ClientSettings {
             endpoint,
             tls: None,
             user: None,
             password: None,
             database: 0,
-            version: Version::Resp2,
+            version: ProtocolVersion::Resp2,
             timeout: Duration::from_secs(5),
             connect_timeout: Duration::from_secs(2),
             backoff_min: Duration::from_millis(10),
@@ -112,7 +112,7 @@ impl Settings {
 }
 
 /// Passwords must not appear in logs.
-impl std::fmt::Debug for Settings {
+impl std::fmt::Debug for ClientSettings {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         formatter
             .debug_struct("Settings")
@@ -134,7 +134,7 @@ fn without_secret(address: &str) -> String {
     }
 }
 
-fn parse(address: &str) -> Result<Settings, String> {
+fn parse(address: &str) -> Result<ClientSettings, String> {
     let (scheme, rest) = address.split_once("://").ok_or("an address begins with redis://, rediss:// or unix://")?;
     let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
     let mut settings = match scheme {
@@ -166,7 +166,7 @@ impl TlsOptions {
             Endpoint::Unix(_) => "",
         };
         let server_name = self.server_name.as_deref().unwrap_or(host);
-        let in_words = |error: TlsError| error.to_string();
+        let in_words = |error: TlsSettingsError| error.to_string();
         let tls = match self.roots {
             Some(path) => Tls::with_roots_file(Path::new(&path), server_name),
             None => Tls::with_system_roots(server_name),
@@ -181,17 +181,17 @@ impl TlsOptions {
     }
 }
 
-fn parse_unix(path: &str) -> Result<Settings, String> {
+fn parse_unix(path: &str) -> Result<ClientSettings, String> {
     if !path.starts_with('/') {
         return Err("the path of a Unix socket begins with `/`, as in unix:///run/redis.sock".to_owned());
     }
-    Ok(Settings::for_endpoint(Endpoint::Unix(PathBuf::from(decode(path)?))))
+    Ok(ClientSettings::for_endpoint(Endpoint::Unix(PathBuf::from(decode(path)?))))
 }
 
-fn parse_tcp(rest: &str) -> Result<Settings, String> {
+fn parse_tcp(rest: &str) -> Result<ClientSettings, String> {
     let (authority, database) = rest.split_once('/').unwrap_or((rest, ""));
     let (secret, host) = authority.rsplit_once('@').map_or((None, authority), |(secret, host)| (Some(secret), host));
-    let mut settings = Settings::for_endpoint(parse_host(host)?);
+    let mut settings = ClientSettings::for_endpoint(parse_host(host)?);
     if let Some(secret) = secret {
         // Redis's own tools read a single word as the user; without a password it would be useless.
         let (user, password) = secret.split_once(':').ok_or("`USER:PASSWORD@` or `:PASSWORD@` is expected")?;
@@ -220,15 +220,15 @@ fn parse_host(text: &str) -> Result<Endpoint, String> {
     Ok(Endpoint::Tcp { host: host.to_owned(), port })
 }
 
-fn set(settings: &mut Settings, tls: Option<&mut TlsOptions>, option: &str) -> Result<(), String> {
+fn set(settings: &mut ClientSettings, tls: Option<&mut TlsOptions>, option: &str) -> Result<(), String> {
     let (name, value) = option.split_once('=').unwrap_or((option, ""));
     let of_tls = || tls.ok_or_else(|| format!("option `{name}` is for rediss:// alone"));
     match (name, value) {
         ("db", database) => settings.database = number(database)?,
         ("user", user) => settings.user = Some(decode(user)?),
         ("password", password) => settings.password = Some(decode(password)?),
-        ("protocol", "resp2" | "2") => settings.version = Version::Resp2,
-        ("protocol", "resp3" | "3") => settings.version = Version::Resp3,
+        ("protocol", "resp2" | "2") => settings.version = ProtocolVersion::Resp2,
+        ("protocol", "resp3" | "3") => settings.version = ProtocolVersion::Resp3,
         ("protocol", other) => return Err(format!("protocol `{other}` is not known; allowed: resp2, resp3")),
         ("ca", path) => of_tls()?.roots = Some(decode(path)?),
         ("cert", path) => of_tls()?.certificate = Some(decode(path)?),
@@ -271,15 +271,15 @@ mod tests {
 
     #[test]
     fn addresses_are_read() {
-        let settings = Settings::of("redis://localhost").unwrap();
+        let settings = ClientSettings::of("redis://localhost").unwrap();
         assert_eq!((settings.endpoint, settings.database), (tcp("localhost", 6379), 0));
-        let settings = Settings::of("redis://me:p%40ss@[::1]:7000/3?protocol=resp3").unwrap();
+        let settings = ClientSettings::of("redis://me:p%40ss@[::1]:7000/3?protocol=resp3").unwrap();
         assert_eq!((settings.endpoint, settings.database), (tcp("::1", 7000), 3));
         assert_eq!((settings.user.as_deref(), settings.password.as_deref()), (Some("me"), Some("p@ss")));
-        assert_eq!(settings.version, Version::Resp3);
-        let settings = Settings::of("redis://:secret@h:1/").unwrap();
+        assert_eq!(settings.version, ProtocolVersion::Resp3);
+        let settings = ClientSettings::of("redis://:secret@h:1/").unwrap();
         assert_eq!((settings.user, settings.password.as_deref()), (None, Some("secret")));
-        let settings = Settings::of("unix:///run/my%20redis.sock?db=2&password=x").unwrap();
+        let settings = ClientSettings::of("unix:///run/my%20redis.sock?db=2&password=x").unwrap();
         assert_eq!(settings.endpoint, Endpoint::Unix(PathBuf::from("/run/my redis.sock")));
         assert_eq!(settings.tls, None);
         assert_eq!((settings.database, settings.password.as_deref()), (2, Some("x")));
@@ -306,18 +306,18 @@ mod tests {
             ("redis://h?x=1", "option `x`"),
             ("unix://relative", "begins with `/`"),
         ] {
-            let error = Settings::of(address).unwrap_err().to_string();
+            let error = ClientSettings::of(address).unwrap_err().to_string();
             assert!(error.contains(words), "{error}");
         }
     }
 
     #[test]
     fn passwords_are_in_no_message() {
-        let error = Settings::of("redis://me:secret@h:x").unwrap_err().to_string();
+        let error = ClientSettings::of("redis://me:secret@h:x").unwrap_err().to_string();
         assert!(!error.contains("secret"), "{error}");
-        let error = Settings::of("unix:///s?password=secret&x=1").unwrap_err().to_string();
+        let error = ClientSettings::of("unix:///s?password=secret&x=1").unwrap_err().to_string();
         assert!(!error.contains("secret"), "{error}");
-        let text = format!("{:?}", Settings::of("redis://me:secret@h").unwrap());
+        let text = format!("{:?}", ClientSettings::of("redis://me:secret@h").unwrap());
         assert!(!text.contains("secret"), "{text}");
     }
 }

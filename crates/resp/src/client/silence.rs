@@ -6,8 +6,8 @@
 
 use super::command;
 use super::connection::Connection;
-use super::error::Error;
-use crate::codec::View;
+use super::error::CommandError;
+use crate::codec::ReplyView;
 use std::time::Instant;
 
 /// What is known about the server.
@@ -27,7 +27,7 @@ pub(crate) const ON: &[u8] = b"*3\r\n$6\r\nCLIENT\r\n$5\r\nREPLY\r\n$2\r\nON\r\n
 ///
 /// # Errors
 /// The connection was lost; some servers close it after an unknown command.
-pub(crate) fn ask(connection: &mut Connection, deadline: Instant) -> Result<Silence, Error> {
+pub(crate) fn ask(connection: &mut Connection, deadline: Instant) -> Result<Silence, CommandError> {
     let mut request = [OFF, ON].concat();
     command::write(&mut request, "PING");
     let (mut answers, mut is_refused) = (0, false);
@@ -35,8 +35,8 @@ pub(crate) fn ask(connection: &mut Connection, deadline: Instant) -> Result<Sile
     loop {
         let reply = connection.call(&[], deadline)?;
         match connection.view(reply) {
-            View::Simple(b"PONG") => break,
-            View::Error(_) => is_refused = true,
+            ReplyView::Simple(b"PONG") => break,
+            ReplyView::Error(_) => is_refused = true,
             _ => {}
         }
         answers += 1;

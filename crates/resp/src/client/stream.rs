@@ -6,7 +6,7 @@
 //! TLS is a variant of the stream, behind the same operations (`tls/channel.rs`).
 
 use super::readiness::{Readiness, wait};
-use super::settings::{Endpoint, Settings};
+use super::settings::{ClientSettings, Endpoint};
 use super::tls::{Channel, Tls};
 use rustix::net::{RecvFlags, SendFlags, recv, send, sockopt};
 use std::io::{self, Read};
@@ -31,7 +31,7 @@ impl Stream {
     ///
     /// # Errors
     /// `InvalidData`: one side rejected the other's TLS; a further attempt would end in the same way.
-    pub(crate) fn connect(settings: &Settings, deadline: Instant) -> io::Result<Stream> {
+    pub(crate) fn connect(settings: &ClientSettings, deadline: Instant) -> io::Result<Stream> {
         match (&settings.endpoint, &settings.tls) {
             (Endpoint::Tcp { host, port }, None) => connect_tcp(host, *port, deadline).map(Stream::Tcp),
             (Endpoint::Unix(path), None) => connect_unix(path).map(Stream::Unix),

@@ -1,24 +1,24 @@
 //! Messages of channels: SUBSCRIBE and PSUBSCRIBE on a connection of their own.
 //!
 //! A subscriber keeps the list of its subscriptions and subscribes again after a reconnect. Messages published meanwhile are
-//! lost, which is reported as [`Event::Reconnected`]: the application then rereads its data. No message is queued here: the
-//! next one is read from the socket on request. The server disconnects a subscriber that reads too slowly
+//! lost, which is reported as [`SubscriberEvent::Reconnected`]: the application then rereads its data. No message is queued
+//! here: the next one is read from the socket on request. The server disconnects a subscriber that reads too slowly
 //! (`client-output-buffer-limit`).
 
 use super::backoff::Backoff;
 use super::command;
 use super::connection::Connection;
-use super::error::{Error, Lost, NotSent, ServerError};
+use super::error::{CommandError, Lost, NotSent, ServerError};
 use super::session;
-use super::settings::{Settings, deadline};
-use crate::codec::{Elements, View};
+use super::settings::{ClientSettings, deadline};
+use crate::codec::{Elements, ReplyView};
 use std::collections::BTreeSet;
 use std::io;
 use std::time::{Duration, Instant};
 
 /// An event of a subscriber.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Event<'s> {
+pub enum SubscriberEvent<'s> {
     /// A message.
     Message {
         /// The pattern that the channel's name matched, for subscriptions to patterns.
@@ -45,7 +45,7 @@ pub enum Event<'s> {
 /// A connection for messages.
 #[derive(Debug)]
 pub struct Subscriber {
-    settings: Settings,
+    settings: ClientSettings,
     connection: Option<Connection>,
     backoff: Backoff,
     channels: BTreeSet<Vec<u8>>,
@@ -57,7 +57,7 @@ impl Subscriber {
     ///
     /// # Errors
     /// The server is not reached in time, or refuses the session.
-    pub fn connect(settings: Settings) -> Result<Subscriber, Error> {
+    pub fn connect(settings: ClientSettings) -> Result<Subscriber, CommandError> {
         let backoff = Backoff::new(settings.backoff_min, settings.backoff_max);
         let (channels, patterns) = (BTreeSet::new(), BTreeSet::new());
         let mut subscriber = Subscriber { settings, connection: None, backoff, channels, patterns };
@@ -66,11 +66,11 @@ impl Subscriber {
         Ok(subscriber)
     }
 
-    /// Subscribes to channels; [`Event::Subscribed`] comes for each.
+    /// Subscribes to channels; [`SubscriberEvent::Subscribed`] comes for each.
     ///
     /// # Errors
     /// The connection is lost; the next [`Subscriber::next`] reconnects and subscribes.
-    pub fn subscribe<C: AsRef<[u8]>>(&mut self, channels: &[C]) -> Result<(), Error> {
+    pub fn subscribe<C: AsRef<[u8]>>(&mut self, channels: &[C]) -> Result<(), CommandError> {
         self.channels.extend(channels.iter().map(|channel| channel.as_ref().to_vec()));
         self.send("SUBSCRIBE", channels)
     }
@@ -79,16 +79,16 @@ impl Subscriber {
     ///
     /// # Errors
     /// As [`Subscriber::subscribe`].
-    pub fn psubscribe<C: AsRef<[u8]>>(&mut self, patterns: &[C]) -> Result<(), Error> {
+    pub fn psubscribe<C: AsRef<[u8]>>(&mut self, patterns: &[C]) -> Result<(), CommandError> {
         self.patterns.extend(patterns.iter().map(|pattern| pattern.as_ref().to_vec()));
         self.send("PSUBSCRIBE", patterns)
     }
 
-    /// Ends subscriptions to channels; [`Event::Unsubscribed`] comes for each.
+    /// Ends subscriptions to channels; [`SubscriberEvent::Unsubscribed`] comes for each.
     ///
     /// # Errors
     /// As [`Subscriber::subscribe`].
-    pub fn unsubscribe<C: AsRef<[u8]>>(&mut self, channels: &[C]) -> Result<(), Error> {
+    pub fn unsubscribe<C: AsRef<[u8]>>(&mut self, channels: &[C]) -> Result<(), CommandError> {
         self.channels.retain(|known| channels.iter().all(|channel| channel.as_ref() != known));
         self.send("UNSUBSCRIBE", channels)
     }
@@ -97,7 +97,7 @@ impl Subscriber {
     ///
     /// # Errors
     /// As [`Subscriber::subscribe`].
-    pub fn punsubscribe<C: AsRef<[u8]>>(&mut self, patterns: &[C]) -> Result<(), Error> {
+    pub fn punsubscribe<C: AsRef<[u8]>>(&mut self, patterns: &[C]) -> Result<(), CommandError> {
         self.patterns.retain(|known| patterns.iter().all(|pattern| pattern.as_ref() != known));
         self.send("PUNSUBSCRIBE", patterns)
     }
@@ -105,8 +105,8 @@ impl Subscriber {
     /// The next event. None if `timeout` ends first. A lost connection is reopened meanwhile.
     ///
     /// # Errors
-    /// The server rejected a subscription ([`Error::Server`]) or the session, or sent bytes that are not a message.
-    pub fn next(&mut self, timeout: Duration) -> Result<Option<Event<'_>>, Error> {
+    /// The server rejected a subscription ([`CommandError::Server`]) or the session, or sent bytes that are not a message.
+    pub fn next(&mut self, timeout: Duration) -> Result<Option<SubscriberEvent<'_>>, CommandError> {
         let deadline = deadline(Instant::now(), timeout);
         if let Some(connection) = &mut self.connection {
             match connection.wait_for_push(deadline) {
@@ -115,7 +115,7 @@ impl Subscriber {
                     let connection = self.connection.as_ref().expect("the connection that gave a message");
                     return event_of(connection.view(message)).map(Some);
                 }
-                Err(Error::OutcomeUnknown(Lost::Closed)) => self.connection = None,
+                Err(CommandError::OutcomeUnknown(Lost::Closed)) => self.connection = None,
                 Err(error) => {
                     self.connection = None;
                     return Err(error);
@@ -123,13 +123,13 @@ impl Subscriber {
             }
         }
         match self.wait_and_reconnect(deadline) {
-            Ok(()) => Ok(Some(Event::Reconnected)),
-            Err(Error::NotSent(NotSent::Connect(_))) => Ok(None),
+            Ok(()) => Ok(Some(SubscriberEvent::Reconnected)),
+            Err(CommandError::NotSent(NotSent::Connect(_))) => Ok(None),
             Err(error) => Err(error),
         }
     }
 
-    fn send<C: AsRef<[u8]>>(&mut self, name: &str, channels: &[C]) -> Result<(), Error> {
+    fn send<C: AsRef<[u8]>>(&mut self, name: &str, channels: &[C]) -> Result<(), CommandError> {
         let mut output = Vec::new();
         write_subscriptions(&mut output, name, channels.iter().map(AsRef::as_ref));
         let Some(connection) = self.connection.as_mut().filter(|_| !channels.is_empty()) else { return Ok(()) };
@@ -140,7 +140,7 @@ impl Subscriber {
         sent
     }
 
-    fn wait_and_reconnect(&mut self, deadline: Instant) -> Result<(), Error> {
+    fn wait_and_reconnect(&mut self, deadline: Instant) -> Result<(), CommandError> {
         loop {
             let now = Instant::now();
             let due = self.backoff.due().unwrap_or(now);
@@ -150,14 +150,14 @@ impl Subscriber {
             }
             std::thread::sleep(due.saturating_duration_since(now));
             match self.reconnect(deadline) {
-                Err(Error::NotSent(NotSent::Connect(_))) => {}
+                Err(CommandError::NotSent(NotSent::Connect(_))) => {}
                 outcome => return outcome,
             }
         }
     }
 
     /// Makes one attempt to connect and renews all subscriptions.
-    fn reconnect(&mut self, until: Instant) -> Result<(), Error> {
+    fn reconnect(&mut self, until: Instant) -> Result<(), CommandError> {
         let until = until.min(deadline(Instant::now(), self.settings.connect_timeout));
         let opened = session::open(&self.settings, until).and_then(|mut connection| {
             let mut output = Vec::new();
@@ -187,26 +187,27 @@ pub(crate) fn write_subscriptions<'c>(output: &mut Vec<u8>, name: &str, channels
 }
 
 /// RESP2 sends events as arrays, RESP3 as pushes.
-pub(crate) fn event_of(view: View<'_>) -> Result<Event<'_>, Error> {
-    if let View::Error(text) = view {
-        return Err(Error::Server(ServerError::of(text)));
+pub(crate) fn event_of(view: ReplyView<'_>) -> Result<SubscriberEvent<'_>, CommandError> {
+    if let ReplyView::Error(text) = view {
+        return Err(CommandError::Server(ServerError::of(text)));
     }
-    let unknown = || Error::Conversion(super::error::Mismatch { expected: "a message", got: format!("{view:?}") });
+    let unknown =
+        || CommandError::Conversion(super::error::Mismatch { expected: "a message", got: format!("{view:?}") });
     let mut elements = view.elements().ok_or_else(unknown)?;
     let kind = text(&mut elements).ok_or_else(unknown)?;
     let first = text(&mut elements).ok_or_else(unknown)?;
     match kind {
         b"message" => {
             let payload = text(&mut elements).ok_or_else(unknown)?;
-            Ok(Event::Message { pattern: None, channel: first, payload })
+            Ok(SubscriberEvent::Message { pattern: None, channel: first, payload })
         }
         b"pmessage" => {
             let (channel, payload) = (text(&mut elements), text(&mut elements));
             let (channel, payload) = channel.zip(payload).ok_or_else(unknown)?;
-            Ok(Event::Message { pattern: Some(first), channel, payload })
+            Ok(SubscriberEvent::Message { pattern: Some(first), channel, payload })
         }
-        b"subscribe" | b"psubscribe" => Ok(Event::Subscribed { channel: first }),
-        b"unsubscribe" | b"punsubscribe" => Ok(Event::Unsubscribed { channel: first }),
+        b"subscribe" | b"psubscribe" => Ok(SubscriberEvent::Subscribed { channel: first }),
+        b"unsubscribe" | b"punsubscribe" => Ok(SubscriberEvent::Unsubscribed { channel: first }),
         _ => Err(unknown()),
     }
 }

@@ -1,13 +1,13 @@
 //! A reply that owns its bytes, for callers that keep it or do not know its type.
 
 use super::error::ServerError;
-use crate::codec::View;
+use crate::codec::ReplyView;
 
 /// Any reply. Its nesting is no deeper than the codec allows
 /// ([`DEPTH_MAX`](crate::codec::DEPTH_MAX)).
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
-pub enum Value {
+pub enum ReplyValue {
     /// No value.
     Null,
     /// A simple string, as `OK`.
@@ -19,13 +19,13 @@ pub enum Value {
     /// A string of bytes.
     Bulk(Vec<u8>),
     /// Values in order.
-    Array(Vec<Value>),
+    Array(Vec<ReplyValue>),
     /// Keys with values, in the server's order.
-    Map(Vec<(Value, Value)>),
+    Map(Vec<(ReplyValue, ReplyValue)>),
     /// Values without an order.
-    Set(Vec<Value>),
+    Set(Vec<ReplyValue>),
     /// A message that the server sends unrequested.
-    Push(Vec<Value>),
+    Push(Vec<ReplyValue>),
     /// A floating-point number.
     Double(f64),
     /// True or false.
@@ -41,26 +41,28 @@ pub enum Value {
     },
 }
 
-impl From<View<'_>> for Value {
-    fn from(view: View<'_>) -> Value {
+impl From<ReplyView<'_>> for ReplyValue {
+    fn from(view: ReplyView<'_>) -> ReplyValue {
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         match view {
-            View::Null => Value::Null,
-            View::Simple(bytes) => Value::Simple(text(bytes)),
-            View::Error(bytes) => Value::Error(ServerError::of(bytes)),
-            View::Integer(integer) => Value::Integer(integer),
-            View::Bulk(bytes) => Value::Bulk(bytes.to_vec()),
-            View::Array(elements) => Value::Array(elements.map(Value::from).collect()),
-            View::Set(elements) => Value::Set(elements.map(Value::from).collect()),
-            View::Push(elements) => Value::Push(elements.map(Value::from).collect()),
-            View::Map(mut elements) => {
-                let pair = || Some((Value::from(elements.next()?), Value::from(elements.next()?)));
-                Value::Map(std::iter::from_fn(pair).collect())
+            ReplyView::Null => ReplyValue::Null,
+            ReplyView::Simple(bytes) => ReplyValue::Simple(text(bytes)),
+            ReplyView::Error(bytes) => ReplyValue::Error(ServerError::of(bytes)),
+            ReplyView::Integer(integer) => ReplyValue::Integer(integer),
+            ReplyView::Bulk(bytes) => ReplyValue::Bulk(bytes.to_vec()),
+            ReplyView::Array(elements) => ReplyValue::Array(elements.map(ReplyValue::from).collect()),
+            ReplyView::Set(elements) => ReplyValue::Set(elements.map(ReplyValue::from).collect()),
+            ReplyView::Push(elements) => ReplyValue::Push(elements.map(ReplyValue::from).collect()),
+            ReplyView::Map(mut elements) => {
+                let pair = || Some((ReplyValue::from(elements.next()?), ReplyValue::from(elements.next()?)));
+                ReplyValue::Map(std::iter::from_fn(pair).collect())
             }
-            View::Double(double) => Value::Double(double),
-            View::Boolean(boolean) => Value::Boolean(boolean),
-            View::BigNumber(digits) => Value::BigNumber(text(digits)),
-            View::Verbatim { format, text: bytes } => Value::Verbatim { format: text(format), text: text(bytes) },
+            ReplyView::Double(double) => ReplyValue::Double(double),
+            ReplyView::Boolean(boolean) => ReplyValue::Boolean(boolean),
+            ReplyView::BigNumber(digits) => ReplyValue::BigNumber(text(digits)),
+            ReplyView::Verbatim { format, text: bytes } => {
+                ReplyValue::Verbatim { format: text(format), text: text(bytes) }
+            }
         }
     }
 }

@@ -4,7 +4,7 @@ use super::protocol_error::ProtocolError;
 
 /// The protocol version of a connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum Version {
+pub enum ProtocolVersion {
     /// The version of every new connection.
     #[default]
     Resp2,
@@ -58,12 +58,12 @@ pub fn write_command<A: AsRef<[u8]>>(output: &mut Vec<u8>, arguments: &[A]) {
 #[derive(Debug)]
 pub struct ReplyWriter<'o> {
     output: &'o mut Vec<u8>,
-    version: Version,
+    version: ProtocolVersion,
 }
 
 impl<'o> ReplyWriter<'o> {
     /// Appends to `output`.
-    pub fn new(output: &'o mut Vec<u8>, version: Version) -> ReplyWriter<'o> {
+    pub fn new(output: &'o mut Vec<u8>, version: ProtocolVersion) -> ReplyWriter<'o> {
         ReplyWriter { output, version }
     }
 
@@ -75,7 +75,7 @@ impl<'o> ReplyWriter<'o> {
     }
 
     fn is_resp3(&self) -> bool {
-        self.version == Version::Resp3
+        self.version == ProtocolVersion::Resp3
     }
 
     /// A short text; line ends in it are replaced by blanks.
@@ -116,8 +116,8 @@ impl<'o> ReplyWriter<'o> {
     /// A map; the caller writes its keys and values next, alternating. RESP2: an array of them.
     pub fn map(&mut self, pairs: u64) {
         match self.version {
-            Version::Resp3 => write_count(self.output, b'%', pairs),
-            Version::Resp2 => write_count(self.output, b'*', pairs * 2),
+            ProtocolVersion::Resp3 => write_count(self.output, b'%', pairs),
+            ProtocolVersion::Resp2 => write_count(self.output, b'*', pairs * 2),
         }
     }
 
@@ -156,8 +156,8 @@ impl<'o> ReplyWriter<'o> {
     /// True or false. RESP2: 1 or 0.
     pub fn boolean(&mut self, boolean: bool) {
         match self.version {
-            Version::Resp3 => self.output.extend_from_slice(if boolean { b"#t\r\n" } else { b"#f\r\n" }),
-            Version::Resp2 => self.integer(i64::from(boolean)),
+            ProtocolVersion::Resp3 => self.output.extend_from_slice(if boolean { b"#t\r\n" } else { b"#f\r\n" }),
+            ProtocolVersion::Resp2 => self.integer(i64::from(boolean)),
         }
     }
 

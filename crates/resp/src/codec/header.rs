@@ -11,7 +11,7 @@
 //! The reader takes a line in any pieces and reads each byte once. Texts (`+`, `-`, `(`) are skipped: they stay in the
 //! caller's buffer, or are forwarded.
 
-use super::limits::Limits;
+use super::limits::FrameLimits;
 use super::number::Number;
 use super::payload::LINE_END_BYTES;
 use super::protocol_error::ProtocolError;
@@ -61,7 +61,7 @@ impl Header {
     pub(crate) fn elements(self) -> u64 {
         match self {
             Header::Array(elements) | Header::Set(elements) | Header::Push(elements) => elements,
-            // Pairs are bounded by `Limits::elements_max`, which is far below half of a u64.
+            // Pairs are bounded by `FrameLimits::elements_max`, which is far below half of a u64.
             Header::Map(pairs) | Header::Attribute(pairs) => pairs.saturating_mul(2),
             _ => 0,
         }
@@ -71,7 +71,7 @@ impl Header {
 /// Fast path: the header of a bulk string or an array whose length line is complete in the input, as nearly all are, with
 /// the number of bytes after its type. None leaves the line to [`HeaderReader`].
 #[inline]
-fn usual(kind: u8, rest: &[u8], limits: &Limits) -> Option<(Header, usize)> {
+fn usual(kind: u8, rest: &[u8], limits: &FrameLimits) -> Option<(Header, usize)> {
     if kind != b'$' && kind != b'*' {
         return None;
     }
@@ -116,7 +116,11 @@ impl HeaderReader {
     /// Consumes the available bytes of the line. Returns the number of bytes that belong to it, and the header if the line
     /// is complete. The reader is then ready for the next line.
     #[inline]
-    pub(crate) fn advance(&mut self, input: &[u8], limits: &Limits) -> Result<(usize, Option<Header>), ProtocolError> {
+    pub(crate) fn advance(
+        &mut self,
+        input: &[u8],
+        limits: &FrameLimits,
+    ) -> Result<(usize, Option<Header>), ProtocolError> {
         let mut at = 0;
         if self.kind == 0 {
             let Some((&kind, rest)) = input.split_first() else { return Ok((0, None)) };
@@ -156,7 +160,7 @@ impl HeaderReader {
 
     /// Consumes the text of the line and its CR.
     #[inline]
-    fn text(&mut self, input: &[u8], limits: &Limits) -> Result<usize, ProtocolError> {
+    fn text(&mut self, input: &[u8], limits: &FrameLimits) -> Result<usize, ProtocolError> {
         let text = match self.kind {
             b'+' | b'-' | b'(' => memchr::memchr(b'\r', input).unwrap_or(input.len()),
             b',' | b'#' | b'_' => self.short_text(input)?,
@@ -191,7 +195,7 @@ impl HeaderReader {
 
     /// Decodes the complete line.
     #[inline]
-    fn header(&self, limits: &Limits) -> Result<Header, ProtocolError> {
+    fn header(&self, limits: &FrameLimits) -> Result<Header, ProtocolError> {
         Ok(match self.kind {
             b'+' => Header::Simple,
             b'-' => Header::Error,
@@ -234,7 +238,7 @@ impl HeaderReader {
     }
 
     /// Bytes of the payload; none for the null of RESP2, if the type has one.
-    fn bulk_bytes(&self, limits: &Limits, has_null: bool) -> Result<Option<u64>, ProtocolError> {
+    fn bulk_bytes(&self, limits: &FrameLimits, has_null: bool) -> Result<Option<u64>, ProtocolError> {
         match self.number.value() {
             Some(-1) if has_null => Ok(None),
             Some(bytes) => match u64::try_from(bytes) {
@@ -245,7 +249,7 @@ impl HeaderReader {
         }
     }
 
-    fn elements(&self, limits: &Limits) -> Result<u64, ProtocolError> {
+    fn elements(&self, limits: &FrameLimits) -> Result<u64, ProtocolError> {
         let elements = self.number.value().ok_or_else(|| self.malformed_length(ProtocolError::AggregateLength))?;
         match u64::try_from(elements) {
             Ok(elements) if elements <= limits.elements_max => Ok(elements),

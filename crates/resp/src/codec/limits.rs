@@ -12,9 +12,9 @@ pub const DEPTH_MAX: usize = 128;
 /// Bytes of one line without its end: an inline command, a length, a simple string, an error. Redis's `PROTO_INLINE_MAX_SIZE`.
 pub const LINE_BYTES_MAX: usize = 64 << 10;
 
-/// What a framer accepts. [`Limits::default`] holds the constants of this module.
+/// What a framer accepts. [`FrameLimits::default`] holds the constants of this module.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limits {
+pub struct FrameLimits {
     /// Bytes of one bulk string.
     pub bulk_bytes_max: u64,
     /// Arguments of one request.
@@ -27,9 +27,9 @@ pub struct Limits {
     pub line_bytes_max: usize,
 }
 
-impl Default for Limits {
-    fn default() -> Limits {
-        Limits {
+impl Default for FrameLimits {
+    fn default() -> FrameLimits {
+        FrameLimits {
             bulk_bytes_max: BULK_BYTES_MAX,
             arguments_max: ARGUMENTS_MAX,
             elements_max: ELEMENTS_MAX,

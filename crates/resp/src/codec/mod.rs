@@ -25,11 +25,11 @@ mod view;
 pub use advance::Advance;
 pub use arguments::{Arguments, PartialArgument};
 
-pub use encoder::{ReplyWriter, Version, write_command};
+pub use encoder::{ProtocolVersion, ReplyWriter, write_command};
 pub(crate) use encoder::{write_bulk, write_count};
 pub use inline::rewrite_inline;
-pub use limits::{ARGUMENTS_MAX, BULK_BYTES_MAX, DEPTH_MAX, ELEMENTS_MAX, LINE_BYTES_MAX, Limits};
+pub use limits::{ARGUMENTS_MAX, BULK_BYTES_MAX, DEPTH_MAX, ELEMENTS_MAX, FrameLimits, LINE_BYTES_MAX};
 pub use protocol_error::ProtocolError;
 pub use reply_framer::{ReplyFramer, ReplyKind};
 pub use request_framer::{RequestFramer, RequestKind};
-pub use view::{Elements, View};
+pub use view::{Elements, ReplyView};

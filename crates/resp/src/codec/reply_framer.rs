@@ -2,17 +2,17 @@
 //!
 //! The framer reads each byte once: the caller never passes again what [`ReplyFramer::advance`] has consumed. Payloads of bulk
 //! strings are skipped without reading them. The framer keeps one counter for each level of nesting and no bytes, so a proxy
-//! can forward a reply of any size while it arrives. A reply that is complete in one buffer is read through [`View`].
+//! can forward a reply of any size while it arrives. A reply that is complete in one buffer is read through [`ReplyView`].
 //!
 //! Attributes belong to the value after them: `|1 +a +b :1` is one reply of kind integer.
 
 use super::advance::Advance;
 use super::header::{Header, HeaderReader};
-use super::limits::Limits;
+use super::limits::FrameLimits;
 use super::payload::{LINE_END_BYTES, Payload};
 use super::protocol_error::ProtocolError;
 use super::short_length::short_length;
-use super::view::{Elements, View};
+use super::view::{Elements, ReplyView};
 
 /// Type of a reply, of RESP2 or RESP3. Both forms of null are [`ReplyKind::Null`], both forms of error [`ReplyKind::Error`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -77,14 +77,14 @@ struct Top {
 /// Finds the ends of the replies of one connection, one after the other.
 #[derive(Clone, Debug)]
 pub struct ReplyFramer {
-    limits: Limits,
+    limits: FrameLimits,
     header: HeaderReader,
     /// Start of the current line, as an offset in the reply.
     header_start: u64,
     payload: Payload,
     /// Values that have not begun in the innermost aggregate.
     left: u64,
-    /// The same for the enclosing aggregates; at most `Limits::depth_max` of them.
+    /// The same for the enclosing aggregates; at most `FrameLimits::depth_max` of them.
     around: Vec<u64>,
     /// Bytes of this reply so far.
     bytes: u64,
@@ -94,7 +94,7 @@ pub struct ReplyFramer {
 
 impl ReplyFramer {
     /// A framer before the first byte of a connection.
-    pub fn new(limits: Limits) -> ReplyFramer {
+    pub fn new(limits: FrameLimits) -> ReplyFramer {
         ReplyFramer {
             limits,
             header: HeaderReader::new(),
@@ -249,14 +249,14 @@ impl ReplyFramer {
 
     /// The reply completed last, read in place, without its attributes.
     ///
-    /// `reply` must be exactly its bytes. Its first line is not decoded again, so this is cheaper than [`View::parse`].
+    /// `reply` must be exactly its bytes. Its first line is not decoded again, so this is cheaper than [`ReplyView::parse`].
     ///
     /// # Panics
     /// No reply is complete, or `reply` has another length.
     #[inline]
-    pub fn view<'b>(&self, reply: &'b [u8]) -> View<'b> {
+    pub fn view<'b>(&self, reply: &'b [u8]) -> ReplyView<'b> {
         let top = self.complete(reply);
-        View::of(top.header, &reply[top.start as usize..], (top.end - top.start) as usize)
+        ReplyView::of(top.header, &reply[top.start as usize..], (top.end - top.start) as usize)
     }
 
     #[inline]
@@ -267,12 +267,12 @@ impl ReplyFramer {
     }
 }
 
-impl<'b> View<'b> {
+impl<'b> ReplyView<'b> {
     /// Reads the first reply in `bytes` and returns it with its size in bytes. None while it is incomplete.
     ///
     /// # Errors
     /// The bytes are not RESP.
-    pub fn parse(bytes: &'b [u8], limits: Limits) -> Result<Option<(View<'b>, usize)>, ProtocolError> {
+    pub fn parse(bytes: &'b [u8], limits: FrameLimits) -> Result<Option<(ReplyView<'b>, usize)>, ProtocolError> {
         let mut framer = ReplyFramer::new(limits);
         let advance = framer.advance(bytes)?;
         Ok(advance.is_complete.then(|| (framer.view(&bytes[..advance.consumed]), advance.consumed)))

@@ -14,7 +14,7 @@
 //! exception: CR LF after a bulk string and LF after a length are checked.
 
 use super::advance::Advance;
-use super::limits::Limits;
+use super::limits::FrameLimits;
 use super::number::Number;
 use super::payload::{LINE_END_BYTES, Payload};
 use super::protocol_error::ProtocolError;
@@ -48,7 +48,7 @@ enum State {
 /// Finds the ends of the requests of one connection, one after the other.
 #[derive(Clone, Debug)]
 pub struct RequestFramer {
-    limits: Limits,
+    limits: FrameLimits,
     state: State,
     kind: RequestKind,
     number: Number,
@@ -64,7 +64,7 @@ pub struct RequestFramer {
 
 impl RequestFramer {
     /// A framer before the first byte of a connection.
-    pub fn new(limits: Limits) -> RequestFramer {
+    pub fn new(limits: FrameLimits) -> RequestFramer {
         RequestFramer {
             limits,
             state: State::Start,

@@ -5,11 +5,11 @@
 //! when the outer iterator moves past it.
 
 use super::header::{Header, HeaderReader, VERBATIM_FORMAT_BYTES};
-use super::limits::Limits;
+use super::limits::FrameLimits;
 use super::payload::LINE_END_BYTES;
 
 /// No limits: the framer has applied them.
-const CHECKED: Limits = Limits {
+const CHECKED: FrameLimits = FrameLimits {
     bulk_bytes_max: u64::MAX,
     arguments_max: u64::MAX,
     elements_max: u64::MAX,
@@ -19,7 +19,7 @@ const CHECKED: Limits = Limits {
 
 /// A value of a reply. Texts are bytes as the server sent them: UTF-8 only where the application says so.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum View<'b> {
+pub enum ReplyView<'b> {
     /// No value, in any of the three forms that RESP2 and RESP3 have for it.
     Null,
     /// A simple string, as `OK`.
@@ -53,41 +53,41 @@ pub enum View<'b> {
     },
 }
 
-impl<'b> View<'b> {
+impl<'b> ReplyView<'b> {
     /// The value whose first line is the first `line_bytes` of `bytes`.
     #[inline]
-    pub(crate) fn of(header: Header, bytes: &'b [u8], line_bytes: usize) -> View<'b> {
+    pub(crate) fn of(header: Header, bytes: &'b [u8], line_bytes: usize) -> ReplyView<'b> {
         let line = || &bytes[1..line_bytes - LINE_END_BYTES as usize];
         let payload = |bytes_max: u64| &bytes[line_bytes..line_bytes + bytes_max as usize];
         let elements = || Elements { bytes: &bytes[line_bytes..], left: header.elements() };
         match header {
-            Header::Null => View::Null,
-            Header::Simple => View::Simple(line()),
-            Header::Error => View::Error(line()),
-            Header::BigNumber => View::BigNumber(line()),
-            Header::Integer(integer) => View::Integer(integer),
-            Header::Double(double) => View::Double(double),
-            Header::Boolean(boolean) => View::Boolean(boolean),
-            Header::Bulk(bytes) => View::Bulk(payload(bytes)),
-            Header::BlobError(bytes) => View::Error(payload(bytes)),
-            Header::Verbatim(bytes) => View::verbatim(payload(bytes)),
-            Header::Array(_) => View::Array(elements()),
-            Header::Set(_) => View::Set(elements()),
-            Header::Push(_) => View::Push(elements()),
-            Header::Map(_) | Header::Attribute(_) => View::Map(elements()),
+            Header::Null => ReplyView::Null,
+            Header::Simple => ReplyView::Simple(line()),
+            Header::Error => ReplyView::Error(line()),
+            Header::BigNumber => ReplyView::BigNumber(line()),
+            Header::Integer(integer) => ReplyView::Integer(integer),
+            Header::Double(double) => ReplyView::Double(double),
+            Header::Boolean(boolean) => ReplyView::Boolean(boolean),
+            Header::Bulk(bytes) => ReplyView::Bulk(payload(bytes)),
+            Header::BlobError(bytes) => ReplyView::Error(payload(bytes)),
+            Header::Verbatim(bytes) => ReplyView::verbatim(payload(bytes)),
+            Header::Array(_) => ReplyView::Array(elements()),
+            Header::Set(_) => ReplyView::Set(elements()),
+            Header::Push(_) => ReplyView::Push(elements()),
+            Header::Map(_) | Header::Attribute(_) => ReplyView::Map(elements()),
         }
     }
 
     /// The header reader has checked that the format is present.
-    fn verbatim(payload: &'b [u8]) -> View<'b> {
+    fn verbatim(payload: &'b [u8]) -> ReplyView<'b> {
         let (format, text) = payload.split_at(VERBATIM_FORMAT_BYTES as usize);
-        View::Verbatim { format: &format[..VERBATIM_FORMAT_BYTES as usize - 1], text }
+        ReplyView::Verbatim { format: &format[..VERBATIM_FORMAT_BYTES as usize - 1], text }
     }
 
     /// The bytes of a text of any type; none for a number, a null, an error or an aggregate.
     pub fn text(&self) -> Option<&'b [u8]> {
         match self {
-            View::Simple(text) | View::Bulk(text) | View::Verbatim { text, .. } => Some(text),
+            ReplyView::Simple(text) | ReplyView::Bulk(text) | ReplyView::Verbatim { text, .. } => Some(text),
             _ => None,
         }
     }
@@ -95,7 +95,10 @@ impl<'b> View<'b> {
     /// The elements of an aggregate of any type.
     pub fn elements(&self) -> Option<Elements<'b>> {
         match self {
-            View::Array(elements) | View::Map(elements) | View::Set(elements) | View::Push(elements) => Some(*elements),
+            ReplyView::Array(elements)
+            | ReplyView::Map(elements)
+            | ReplyView::Set(elements)
+            | ReplyView::Push(elements) => Some(*elements),
             _ => None,
         }
     }
@@ -129,7 +132,7 @@ impl<'b> Elements<'b> {
     }
 
     /// The next element, and its attributes: alternating keys and values.
-    pub fn next_described(&mut self) -> Option<(Option<Elements<'b>>, View<'b>)> {
+    pub fn next_described(&mut self) -> Option<(Option<Elements<'b>>, ReplyView<'b>)> {
         if self.left == 0 {
             return None;
         }
@@ -147,16 +150,16 @@ impl<'b> Elements<'b> {
             if self.left > 0 {
                 self.bytes = behind(self.bytes, header.elements());
             }
-            return Some((attributes, View::of(header, value, line_bytes)));
+            return Some((attributes, ReplyView::of(header, value, line_bytes)));
         }
     }
 }
 
 impl<'b> Iterator for Elements<'b> {
-    type Item = View<'b>;
+    type Item = ReplyView<'b>;
 
     #[inline]
-    fn next(&mut self) -> Option<View<'b>> {
+    fn next(&mut self) -> Option<ReplyView<'b>> {
         self.next_described().map(|(_, value)| value)
     }
 

@@ -5,8 +5,8 @@ use super::in_flight::{Completion, Gathered, Then};
 use super::line::{Line, Shared};
 use super::link::Upkeep;
 use super::loop_settings::LoopSettings;
-use crate::client::{Error, FromReply, NotSent, Pipeline, ToArguments, write_command};
-use crate::codec::View;
+use crate::client::{CommandError, FromReply, NotSent, Pipeline, ToArguments, write_command};
+use crate::codec::ReplyView;
 use reactor::{Neighbourhood, Setup};
 use std::fmt;
 use std::rc::{Rc, Weak};
@@ -44,10 +44,10 @@ impl LoopClient {
         &self,
         at: &mut Neighbourhood<'_>,
         command: impl ToArguments,
-        then: impl FnOnce(Result<T, Error>, &mut Neighbourhood<'_>) + 'static,
+        then: impl FnOnce(Result<T, CommandError>, &mut Neighbourhood<'_>) + 'static,
     ) -> Result<(), NotSent> {
         self.view(at, command, |reply, at| {
-            then(reply.and_then(|reply| T::from_reply(reply).map_err(Error::Conversion)), at);
+            then(reply.and_then(|reply| T::from_reply(reply).map_err(CommandError::Conversion)), at);
         })
     }
 
@@ -60,7 +60,7 @@ impl LoopClient {
         &self,
         at: &mut Neighbourhood<'_>,
         command: impl ToArguments,
-        then: impl FnOnce(Result<View<'_>, Error>, &mut Neighbourhood<'_>) + 'static,
+        then: impl FnOnce(Result<ReplyView<'_>, CommandError>, &mut Neighbourhood<'_>) + 'static,
     ) -> Result<(), NotSent> {
         let completion: Completion = Box::new(then);
         self.take(at, |output| write_command(output, &command), 1, Then::One(completion))
@@ -75,7 +75,7 @@ impl LoopClient {
         &self,
         at: &mut Neighbourhood<'_>,
         pipeline: &Pipeline,
-        then: impl FnOnce(Result<Vec<Result<T, Error>>, Error>, &mut Neighbourhood<'_>) + 'static,
+        then: impl FnOnce(Result<Vec<Result<T, CommandError>>, CommandError>, &mut Neighbourhood<'_>) + 'static,
     ) -> Result<(), NotSent> {
         if pipeline.is_empty() {
             then(Ok(Vec::new()), at);
@@ -114,10 +114,10 @@ impl LoopClient {
         &self,
         at: &mut Neighbourhood<'_>,
         database: u32,
-        then: impl FnOnce(Result<(), Error>, &mut Neighbourhood<'_>) + 'static,
+        then: impl FnOnce(Result<(), CommandError>, &mut Neighbourhood<'_>) + 'static,
     ) -> Result<(), NotSent> {
         let line = Rc::downgrade(&self.line);
-        self.command(at, ("SELECT", database), move |outcome: Result<(), Error>, at| {
+        self.command(at, ("SELECT", database), move |outcome: Result<(), CommandError>, at| {
             if outcome.is_ok() {
                 remember(&line, |settings| settings.client.database = database);
             }
@@ -135,11 +135,11 @@ impl LoopClient {
         at: &mut Neighbourhood<'_>,
         user: Option<&str>,
         password: &str,
-        then: impl FnOnce(Result<(), Error>, &mut Neighbourhood<'_>) + 'static,
+        then: impl FnOnce(Result<(), CommandError>, &mut Neighbourhood<'_>) + 'static,
     ) -> Result<(), NotSent> {
         let line = Rc::downgrade(&self.line);
         let (new_user, new_password) = (user.map(str::to_owned), password.to_owned());
-        self.command(at, ("AUTH", user, password), move |outcome: Result<(), Error>, at| {
+        self.command(at, ("AUTH", user, password), move |outcome: Result<(), CommandError>, at| {
             if outcome.is_ok() {
                 remember(&line, |settings| {
                     (settings.client.user, settings.client.password) = (new_user, Some(new_password));
@@ -158,7 +158,7 @@ impl LoopClient {
         at: &mut Neighbourhood<'_>,
         channel: impl ToArguments,
         message: impl ToArguments,
-        then: impl FnOnce(Result<u64, Error>, &mut Neighbourhood<'_>) + 'static,
+        then: impl FnOnce(Result<u64, CommandError>, &mut Neighbourhood<'_>) + 'static,
     ) -> Result<(), NotSent> {
         self.command(at, ("PUBLISH", channel, message), then)
     }

@@ -6,7 +6,7 @@ use super::in_flight::{Entry, InFlight, Taker, Then, value_of};
 use super::line::{Line, Shared, Work, deadline_ns};
 use super::waiting::Waiting;
 use crate::client::{Lost, NotSent};
-use crate::codec::{ReplyKind, View};
+use crate::codec::{ReplyKind, ReplyView};
 use reactor::{ConnectionId, Neighbourhood};
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -136,7 +136,7 @@ impl Work for Commands {
     fn reply(
         line: &Shared<Commands>,
         kind: ReplyKind,
-        reply: View<'_>,
+        reply: ReplyView<'_>,
         at: &mut Neighbourhood<'_>,
     ) -> Result<(), Failure> {
         if kind == ReplyKind::Push {

@@ -1,6 +1,6 @@
 //! Why commands have no result, in a form that can be cloned for many of them.
 
-use crate::client::{Error, Lost, NotSent, ServerError};
+use crate::client::{CommandError, Lost, NotSent, ServerError};
 use crate::codec::ProtocolError;
 use reactor::{Closed, ConnectFailure};
 use std::io;
@@ -106,13 +106,13 @@ impl Failure {
     }
 
     /// The error of one command.
-    pub(super) fn error(&self) -> Error {
+    pub(super) fn error(&self) -> CommandError {
         match self {
-            Failure::Lost(lost) => Error::OutcomeUnknown(lost.clone()),
-            Failure::Protocol(error) => Error::Protocol(*error),
-            Failure::Connect(reason) => Error::NotSent(NotSent::Connect(reason.error())),
-            Failure::Tls(reason) => Error::NotSent(NotSent::Tls(reason.error())),
-            Failure::Handshake(error) => Error::NotSent(NotSent::Handshake(error.clone())),
+            Failure::Lost(lost) => CommandError::OutcomeUnknown(lost.clone()),
+            Failure::Protocol(error) => CommandError::Protocol(*error),
+            Failure::Connect(reason) => CommandError::NotSent(NotSent::Connect(reason.error())),
+            Failure::Tls(reason) => CommandError::NotSent(NotSent::Tls(reason.error())),
+            Failure::Handshake(error) => CommandError::NotSent(NotSent::Handshake(error.clone())),
         }
     }
 }

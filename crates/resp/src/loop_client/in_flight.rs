@@ -1,14 +1,14 @@
 //! Commands that were sent, in the order of their replies.
 
-use crate::client::{Error, FromReply, ServerError};
-use crate::codec::View;
+use crate::client::{CommandError, FromReply, ServerError};
+use crate::codec::ReplyView;
 use reactor::Neighbourhood;
 use std::collections::VecDeque;
 
 use super::failure::Failure;
 
 /// Receiver of one command's outcome.
-pub(super) type Completion = Box<dyn FnOnce(Result<View<'_>, Error>, &mut Neighbourhood<'_>)>;
+pub(super) type Completion = Box<dyn FnOnce(Result<ReplyView<'_>, CommandError>, &mut Neighbourhood<'_>)>;
 
 /// Receiver of the outcome of a command or a pipeline.
 pub(super) enum Then {
@@ -36,14 +36,14 @@ impl Then {
 /// Collects the replies of a pipeline, one by one.
 pub(super) trait Gather {
     /// Takes the next reply.
-    fn reply(&mut self, reply: View<'_>);
+    fn reply(&mut self, reply: ReplyView<'_>);
     /// All replies have arrived, or the missing ones will not.
     fn end(self: Box<Self>, failure: Option<&Failure>, at: &mut Neighbourhood<'_>);
 }
 
 /// Results of a pipeline's commands.
 pub(super) struct Gathered<T, F> {
-    results: Vec<Result<T, Error>>,
+    results: Vec<Result<T, CommandError>>,
     commands: usize,
     then: F,
 }
@@ -57,18 +57,18 @@ impl<T, F> Gathered<T, F> {
 impl<T, F> Gather for Gathered<T, F>
 where
     T: FromReply,
-    F: FnOnce(Result<Vec<Result<T, Error>>, Error>, &mut Neighbourhood<'_>),
+    F: FnOnce(Result<Vec<Result<T, CommandError>>, CommandError>, &mut Neighbourhood<'_>),
 {
-    fn reply(&mut self, reply: View<'_>) {
+    fn reply(&mut self, reply: ReplyView<'_>) {
         if self.results.is_empty() {
             self.results.reserve_exact(self.commands);
         }
-        self.results.push(value_of(reply).and_then(|reply| T::from_reply(reply).map_err(Error::Conversion)));
+        self.results.push(value_of(reply).and_then(|reply| T::from_reply(reply).map_err(CommandError::Conversion)));
     }
 
     fn end(mut self: Box<Self>, failure: Option<&Failure>, at: &mut Neighbourhood<'_>) {
         let outcome = match failure.map(|failure| (failure, failure.error())) {
-            Some((_, error @ Error::NotSent(_))) => Err(error),
+            Some((_, error @ CommandError::NotSent(_))) => Err(error),
             Some((failure, _)) => {
                 self.results.resize_with(self.commands, || Err(failure.error()));
                 Ok(self.results)
@@ -80,9 +80,9 @@ where
 }
 
 /// Turns an error reply into an error.
-pub(super) fn value_of(reply: View<'_>) -> Result<View<'_>, Error> {
+pub(super) fn value_of(reply: ReplyView<'_>) -> Result<ReplyView<'_>, CommandError> {
     match reply {
-        View::Error(text) => Err(Error::Server(ServerError::of(text))),
+        ReplyView::Error(text) => Err(CommandError::Server(ServerError::of(text))),
         reply => Ok(reply),
     }
 }
@@ -123,7 +123,7 @@ impl InFlight {
 
     /// Counts a reply and returns its receiver. None: no command waits for one.
     #[inline]
-    pub(super) fn take_reply(&mut self, reply: View<'_>) -> Option<Taker> {
+    pub(super) fn take_reply(&mut self, reply: ReplyView<'_>) -> Option<Taker> {
         let entry = self.entries.front_mut()?;
         entry.replies_left -= 1;
         self.replies -= 1;

@@ -17,7 +17,7 @@ use super::failure::Failure;
 use super::link::LinkProtocol;
 use super::loop_settings::LoopSettings;
 use crate::client::{Backoff, Lost, ServerError, session_request};
-use crate::codec::{ReplyKind, View};
+use crate::codec::{ReplyKind, ReplyView};
 use reactor::{ConnectionId, Io, Loop, Neighbourhood};
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -38,7 +38,12 @@ pub(super) trait Work: Sized + 'static {
     /// The session is open: sends the waiting requests.
     fn opened(line: &Shared<Self>, id: ConnectionId, at: &mut Neighbourhood<'_>);
     /// A reply, or a push. An error ends the connection.
-    fn reply(line: &Shared<Self>, kind: ReplyKind, reply: View<'_>, at: &mut Neighbourhood<'_>) -> Result<(), Failure>;
+    fn reply(
+        line: &Shared<Self>,
+        kind: ReplyKind,
+        reply: ReplyView<'_>,
+        at: &mut Neighbourhood<'_>,
+    ) -> Result<(), Failure>;
     /// An open connection was lost.
     fn lost(&mut self, failure: &Failure, ended: &mut VecDeque<Self::Ended>);
     /// No connection could be made.
@@ -200,7 +205,7 @@ impl<W: Work> Line<W> {
     pub(super) fn take_reply(
         line: &Shared<W>,
         attempt: usize,
-        (kind, reply): (ReplyKind, View<'_>),
+        (kind, reply): (ReplyKind, ReplyView<'_>),
         at: &mut Neighbourhood<'_>,
     ) -> Result<(), Failure> {
         let opened = {
@@ -227,12 +232,12 @@ impl<W: Work> Line<W> {
     }
 
     /// Counts a reply to one of the session's commands. Returns the connection's id after the last one.
-    fn take_session_reply(&mut self, kind: ReplyKind, reply: View<'_>) -> Result<Option<ConnectionId>, Failure> {
+    fn take_session_reply(&mut self, kind: ReplyKind, reply: ReplyView<'_>) -> Result<Option<ConnectionId>, Failure> {
         let State::Opening { link, replies_left, refusal, .. } = &mut self.state else { return Ok(None) };
         if kind == ReplyKind::Push {
             return Ok(None);
         }
-        if let (View::Error(text), None) = (reply, &refusal) {
+        if let (ReplyView::Error(text), None) = (reply, &refusal) {
             *refusal = Some(ServerError::of(text));
         }
         *replies_left -= 1;

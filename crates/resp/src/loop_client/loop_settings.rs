@@ -1,6 +1,6 @@
 //! Settings of a client on an event loop: those of the blocking client, with resolved addresses and the loop's own bounds.
 
-use crate::client::{Endpoint, NotSent, Settings};
+use crate::client::{ClientSettings, Endpoint, NotSent};
 use reactor::{Address, Outgoing, TlsClient, Traffic};
 use std::net::ToSocketAddrs;
 use std::sync::Arc;
@@ -24,7 +24,7 @@ pub struct LoopSettings {
     /// Bound on bytes that the kernel has not accepted; further commands are rejected as [`NotSent::Congested`]. Default: 16
     /// MB.
     pub unsent_bytes_max: usize,
-    pub(super) client: Settings,
+    pub(super) client: ClientSettings,
     /// One for each address of the host.
     outgoing: Arc<[Outgoing]>,
 }
@@ -34,7 +34,7 @@ impl LoopSettings {
     ///
     /// # Errors
     /// [`NotSent::Address`]: the host has no address.
-    pub fn resolve(settings: Settings) -> Result<LoopSettings, NotSent> {
+    pub fn resolve(settings: ClientSettings) -> Result<LoopSettings, NotSent> {
         let traffic = Arc::new(Traffic {
             requests_per_turn: u32::MAX,
             input_bytes_max: settings.reply_bytes_max.saturating_add(INPUT_BYTES_SPARE),
@@ -83,12 +83,12 @@ mod tests {
 
     #[test]
     fn a_host_is_looked_up_once_and_its_addresses_are_tried_by_turns() {
-        let settings = LoopSettings::resolve(Settings::of("redis://127.0.0.1:7000").unwrap()).unwrap();
+        let settings = LoopSettings::resolve(ClientSettings::of("redis://127.0.0.1:7000").unwrap()).unwrap();
         let expected = Address::Tcp("127.0.0.1:7000".parse().unwrap());
         assert_eq!((&settings.outgoing(0).to, &settings.outgoing(7).to), (&expected, &expected));
-        let unix = LoopSettings::resolve(Settings::of("unix:///run/redis.sock").unwrap()).unwrap();
+        let unix = LoopSettings::resolve(ClientSettings::of("unix:///run/redis.sock").unwrap()).unwrap();
         assert_eq!(unix.outgoing(1).to, Address::Unix("/run/redis.sock".into()));
-        let nowhere = LoopSettings::resolve(Settings::of("redis://no.such.host.invalid").unwrap());
+        let nowhere = LoopSettings::resolve(ClientSettings::of("redis://no.such.host.invalid").unwrap());
         assert!(matches!(nowhere, Err(NotSent::Address(reason)) if reason.contains("no.such.host.invalid")));
     }
 }

@@ -8,11 +8,11 @@
 //!
 //! - A completion is called once, later, on the loop's thread, unless the loop ends before. It may send further commands, and
 //!   write to any connection of the loop. It is the only allocation of a command; there are no locks.
-//! - A command ends within its time: [`LoopClient::within`], or `Settings::timeout`. If a reply is late, the connection is
+//! - A command ends within its time: [`LoopClient::within`], or `ClientSettings::timeout`. If a reply is late, the connection is
 //!   dropped, so that the reply is never delivered; other commands in flight end with [`Lost::Closed`](crate::Lost::Closed).
-//! - While there is no connection, commands wait in a queue of at most `Settings::queue_bytes_max` (or one larger command). They
-//!   are sent in order once the session (HELLO or AUTH, SELECT) is open. A command that was given to a connection is never sent
-//!   again.
+//! - While there is no connection, commands wait in a queue of at most `ClientSettings::queue_bytes_max` (or one larger
+//!   command). They are sent in order once the session (HELLO or AUTH, SELECT) is open. A command that was given to a connection
+//!   is never sent again.
 //! - A lost connection is reopened when a command needs it. Attempts are spread by a growing pause with a random part.
 //! - Commands in flight and unsent bytes are bounded ([`LoopSettings`]); further commands are rejected at once.
 //! - A draining loop first answers the commands in flight, then closes the connection.

@@ -1,21 +1,21 @@
 //! Messages of channels on an event loop: SUBSCRIBE and PSUBSCRIBE on a connection of their own.
 //!
 //! The subscriber keeps the list of its channels and patterns, connects when the loop starts, and subscribes again after a loss.
-//! Messages published meanwhile are lost, which is reported as [`Event::Reconnected`].
+//! Messages published meanwhile are lost, which is reported as [`SubscriberEvent::Reconnected`].
 
 use super::failure::Failure;
 use super::line::{Line, Shared, Work};
 use super::link::Upkeep;
 use super::loop_settings::LoopSettings;
-use crate::client::{Error, Event, event_of, write_subscriptions};
-use crate::codec::{ReplyKind, View};
+use crate::client::{CommandError, SubscriberEvent, event_of, write_subscriptions};
+use crate::codec::{ReplyKind, ReplyView};
 use reactor::{ConnectionId, Neighbourhood, Setup};
 use std::cell::RefCell;
 use std::collections::{BTreeSet, VecDeque};
 use std::fmt;
 use std::rc::Rc;
 
-type Handler = dyn FnMut(Result<Event<'_>, Error>, &mut Neighbourhood<'_>);
+type Handler = dyn FnMut(Result<SubscriberEvent<'_>, CommandError>, &mut Neighbourhood<'_>);
 
 /// A connection for messages on one event loop. Clones share it; it ends when the last one is dropped.
 #[derive(Clone)]
@@ -32,7 +32,7 @@ impl LoopSubscriber {
     pub fn new(
         settings: LoopSettings,
         setup: &mut Setup<'_>,
-        on_event: impl FnMut(Result<Event<'_>, Error>, &mut Neighbourhood<'_>) + 'static,
+        on_event: impl FnMut(Result<SubscriberEvent<'_>, CommandError>, &mut Neighbourhood<'_>) + 'static,
     ) -> LoopSubscriber {
         let work = Messages {
             channels: BTreeSet::new(),
@@ -45,7 +45,7 @@ impl LoopSubscriber {
         LoopSubscriber { line, _handle: handle }
     }
 
-    /// Subscribes to channels, now and after each reconnect; [`Event::Subscribed`] comes for each.
+    /// Subscribes to channels, now and after each reconnect; [`SubscriberEvent::Subscribed`] comes for each.
     pub fn subscribe<C: AsRef<[u8]>>(&self, at: &mut Neighbourhood<'_>, channels: &[C]) {
         self.line.borrow_mut().work.channels.extend(channels.iter().map(|channel| channel.as_ref().to_vec()));
         self.send(at, "SUBSCRIBE", channels);
@@ -57,7 +57,7 @@ impl LoopSubscriber {
         self.send(at, "PSUBSCRIBE", patterns);
     }
 
-    /// Ends subscriptions to channels; [`Event::Unsubscribed`] comes for each.
+    /// Ends subscriptions to channels; [`SubscriberEvent::Unsubscribed`] comes for each.
     pub fn unsubscribe<C: AsRef<[u8]>>(&self, at: &mut Neighbourhood<'_>, channels: &[C]) {
         remove(&mut self.line.borrow_mut().work.channels, channels);
         self.send(at, "UNSUBSCRIBE", channels);
@@ -97,7 +97,7 @@ struct Messages {
     on_event: Rc<RefCell<Handler>>,
 }
 
-fn tell(line: &Shared<Messages>, event: Result<Event<'_>, Error>, at: &mut Neighbourhood<'_>) {
+fn tell(line: &Shared<Messages>, event: Result<SubscriberEvent<'_>, CommandError>, at: &mut Neighbourhood<'_>) {
     let on_event = Rc::clone(&line.borrow().work.on_event);
     (on_event.borrow_mut())(event, at);
 }
@@ -127,14 +127,14 @@ impl Work for Messages {
             std::mem::replace(&mut work.was_open, true)
         };
         if is_again {
-            tell(line, Ok(Event::Reconnected), at);
+            tell(line, Ok(SubscriberEvent::Reconnected), at);
         }
     }
 
     fn reply(
         line: &Shared<Messages>,
         _kind: ReplyKind,
-        reply: View<'_>,
+        reply: ReplyView<'_>,
         at: &mut Neighbourhood<'_>,
     ) -> Result<(), Failure> {
         tell(line, event_of(reply), at);

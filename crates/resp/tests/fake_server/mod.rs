@@ -1,8 +1,8 @@
 //! A server that follows a test's scripts, one for each connection, in order; optionally with TLS.
 
 use crate::certificate::{Authority, Pair};
-use resp::codec::{Limits, RequestFramer};
-use resp::{Settings, Tls};
+use resp::codec::{FrameLimits, RequestFramer};
+use resp::{ClientSettings, Tls};
 use rustls::crypto::ring;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
@@ -19,7 +19,7 @@ const LIMIT: Duration = Duration::from_secs(20);
 pub(crate) type Script = Box<dyn FnOnce(&mut Peer) + Send>;
 
 pub(crate) struct FakeServer {
-    pub(crate) settings: Settings,
+    pub(crate) settings: ClientSettings,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -60,7 +60,7 @@ impl FakeServer {
 
     fn run(scripts: Vec<Script>, wire: impl Fn(TcpStream) -> Wire + Send + 'static) -> FakeServer {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let mut settings = Settings::of(&format!("redis://{}", listener.local_addr().unwrap())).unwrap();
+        let mut settings = ClientSettings::of(&format!("redis://{}", listener.local_addr().unwrap())).unwrap();
         settings.timeout = LIMIT;
         let thread = std::thread::spawn(move || {
             for script in scripts {
@@ -94,7 +94,7 @@ impl Peer {
 
     /// The next request's bytes; none at the end of the connection.
     pub(crate) fn request(&mut self) -> Option<Vec<u8>> {
-        let mut framer = RequestFramer::new(Limits::default());
+        let mut framer = RequestFramer::new(FrameLimits::default());
         let (mut at, mut buffer) = (0, [0; 4096]);
         loop {
             let advance = framer.advance(&self.input[at..]).unwrap();

@@ -7,26 +7,26 @@ mod plain;
 
 use plain::{Nothing, Tree};
 use resp::codec::{
-    Advance, Arguments, Limits, ProtocolError, ReplyFramer, RequestFramer, RequestKind, View, rewrite_inline,
+    Advance, Arguments, FrameLimits, ProtocolError, ReplyFramer, ReplyView, RequestFramer, RequestKind, rewrite_inline,
 };
 
 /// A view as a tree that owns its bytes.
-pub(crate) fn tree(view: View<'_>) -> Tree {
+pub(crate) fn tree(view: ReplyView<'_>) -> Tree {
     match view {
-        View::Null => Tree::Null,
-        View::Simple(text) => Tree::Text(b'+', text.to_vec()),
+        ReplyView::Null => Tree::Null,
+        ReplyView::Simple(text) => Tree::Text(b'+', text.to_vec()),
         // The plain parser keeps another type byte for an error with a length: see `alike`.
-        View::Error(text) => Tree::Text(b'-', text.to_vec()),
-        View::BigNumber(text) => Tree::Text(b'(', text.to_vec()),
-        View::Bulk(text) => Tree::Text(b'$', text.to_vec()),
-        View::Verbatim { text, .. } => Tree::Text(b'=', text.to_vec()),
-        View::Integer(integer) => Tree::Integer(integer),
-        View::Double(double) => Tree::Double(double.to_bits()),
-        View::Boolean(boolean) => Tree::Boolean(boolean),
-        View::Array(elements) => Tree::Aggregate(b'*', elements.map(tree).collect()),
-        View::Map(elements) => Tree::Aggregate(b'%', elements.map(tree).collect()),
-        View::Set(elements) => Tree::Aggregate(b'~', elements.map(tree).collect()),
-        View::Push(elements) => Tree::Aggregate(b'>', elements.map(tree).collect()),
+        ReplyView::Error(text) => Tree::Text(b'-', text.to_vec()),
+        ReplyView::BigNumber(text) => Tree::Text(b'(', text.to_vec()),
+        ReplyView::Bulk(text) => Tree::Text(b'$', text.to_vec()),
+        ReplyView::Verbatim { text, .. } => Tree::Text(b'=', text.to_vec()),
+        ReplyView::Integer(integer) => Tree::Integer(integer),
+        ReplyView::Double(double) => Tree::Double(double.to_bits()),
+        ReplyView::Boolean(boolean) => Tree::Boolean(boolean),
+        ReplyView::Array(elements) => Tree::Aggregate(b'*', elements.map(tree).collect()),
+        ReplyView::Map(elements) => Tree::Aggregate(b'%', elements.map(tree).collect()),
+        ReplyView::Set(elements) => Tree::Aggregate(b'~', elements.map(tree).collect()),
+        ReplyView::Push(elements) => Tree::Aggregate(b'>', elements.map(tree).collect()),
     }
 }
 
@@ -74,16 +74,16 @@ fn ends(stream: &[u8], cuts: &[usize], mut advance: impl FnMut(&[u8]) -> Result<
 
 /// Replies: whole, cut, and with the plain parser.
 pub(crate) fn check_replies(stream: &[u8], cuts: &[usize]) {
-    let mut framer = ReplyFramer::new(Limits::default());
+    let mut framer = ReplyFramer::new(FrameLimits::default());
     let whole = ends(stream, &[stream.len().max(1)], |input| framer.advance(input));
-    let mut framer = ReplyFramer::new(Limits::default());
+    let mut framer = ReplyFramer::new(FrameLimits::default());
     assert_eq!(ends(stream, cuts, |input| framer.advance(input)), whole);
     let mut rest = stream;
     for end in &whole.0 {
         let (expected, behind) = plain::reply(rest, 0).expect("what the framer found complete");
         let bytes = &rest[..rest.len() - behind.len()];
         assert_eq!(stream.len() - behind.len(), *end);
-        let (view, length) = View::parse(bytes, Limits::default()).expect("RESP").expect("a whole reply");
+        let (view, length) = ReplyView::parse(bytes, FrameLimits::default()).expect("RESP").expect("a whole reply");
         assert_eq!(length, bytes.len());
         assert_eq!(tree(view), alike(expected));
         rest = behind;
@@ -104,9 +104,9 @@ fn check_rest(plain: Result<(), Nothing>, error: Option<ProtocolError>) {
 
 /// Requests: whole, cut, and with the plain parser.
 pub(crate) fn check_requests(stream: &[u8], cuts: &[usize]) {
-    let mut framer = RequestFramer::new(Limits::default());
+    let mut framer = RequestFramer::new(FrameLimits::default());
     let whole = ends(stream, &[stream.len().max(1)], |input| framer.advance(input));
-    let mut framer = RequestFramer::new(Limits::default());
+    let mut framer = RequestFramer::new(FrameLimits::default());
     assert_eq!(ends(stream, cuts, |input| framer.advance(input)), whole);
     let mut rest = stream;
     for end in &whole.0 {
@@ -123,7 +123,7 @@ pub(crate) fn check_requests(stream: &[u8], cuts: &[usize]) {
 }
 
 fn check_request(bytes: &[u8], expected: &[Vec<u8>]) {
-    let mut framer = RequestFramer::new(Limits::default());
+    let mut framer = RequestFramer::new(FrameLimits::default());
     let advance = framer.advance(bytes).expect("RESP");
     assert_eq!(advance, Advance { consumed: bytes.len(), is_complete: true });
     match framer.kind() {

@@ -1,7 +1,7 @@
 //! A loop with only a client, and a way to hand it jobs from the test's thread.
 
-use reactor::{LoopContext, LoopState, Neighbourhood, Reactor, Running};
-use resp::{Error, FromReply, LoopClient, LoopSettings, Settings, ToArguments};
+use reactor::{LoopContext, LoopState, Neighbourhood, Reactor, RunningReactor};
+use resp::{ClientSettings, CommandError, FromReply, LoopClient, LoopSettings, ToArguments};
 use std::sync::Mutex;
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::time::Duration;
@@ -12,7 +12,7 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 type Job = Box<dyn FnOnce(&mut Option<LoopClient>, &mut Neighbourhood<'_>) + Send>;
 
 pub(crate) struct OnLoop {
-    running: Option<Running>,
+    running: Option<RunningReactor>,
     jobs: Sender<Job>,
 }
 
@@ -31,17 +31,17 @@ impl LoopState for Worker {
     }
 }
 
-pub(crate) fn resolve(settings: Settings) -> LoopSettings {
+pub(crate) fn resolve(settings: ClientSettings) -> LoopSettings {
     LoopSettings::resolve(settings).unwrap()
 }
 
 /// A reactor of one loop.
 pub(crate) fn one_loop() -> Reactor {
-    Reactor::new(reactor::Settings { loops: 1, ..Default::default() }).unwrap()
+    Reactor::new(reactor::ReactorSettings { loops: 1, ..Default::default() }).unwrap()
 }
 
 impl OnLoop {
-    pub(crate) fn start(settings: Settings) -> OnLoop {
+    pub(crate) fn start(settings: ClientSettings) -> OnLoop {
         OnLoop::start_with(resolve(settings))
     }
 
@@ -83,7 +83,7 @@ impl OnLoop {
         self.running().loops()[0].run(Box::new(|_| {}));
     }
 
-    pub(crate) fn running(&self) -> &Running {
+    pub(crate) fn running(&self) -> &RunningReactor {
         self.running.as_ref().unwrap()
     }
 
@@ -92,7 +92,7 @@ impl OnLoop {
         &self,
         command: impl ToArguments + Send + 'static,
         within: Duration,
-    ) -> Receiver<Result<T, Error>> {
+    ) -> Receiver<Result<T, CommandError>> {
         self.ask(move |client, at, sender| {
             let refused = sender.clone();
             let sent = client.within(within).command(at, command, move |result, _| sender.send(result).unwrap());
@@ -106,7 +106,7 @@ impl OnLoop {
     pub(crate) fn command<T: FromReply + Send + 'static>(
         &self,
         command: impl ToArguments + Send + 'static,
-    ) -> Result<T, Error> {
+    ) -> Result<T, CommandError> {
         self.begin(command, PATIENCE).recv_timeout(PATIENCE * 2).expect("an outcome")
     }
 

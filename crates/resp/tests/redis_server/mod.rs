@@ -1,6 +1,6 @@
 //! The test's own redis-server, on a free port and a Unix socket, without files; it ends when the value is dropped.
 
-use resp::{Client, Settings};
+use resp::{Client, ClientSettings};
 use std::io::Write;
 use std::net::TcpListener;
 use std::path::PathBuf;
@@ -77,8 +77,8 @@ impl RedisServer {
         format!("unix://{}", self.socket().display())
     }
 
-    pub(crate) fn settings(&self) -> Settings {
-        Settings::of(&self.address()).unwrap()
+    pub(crate) fn settings(&self) -> ClientSettings {
+        ClientSettings::of(&self.address()).unwrap()
     }
 
     pub(crate) fn client(&self) -> Client {

@@ -7,7 +7,7 @@ use crate::protection::{FormTokens, Origins, ProtectionSettings, SecurityHeaders
 use crate::reply::{Error, ErrorPage};
 use crate::routes::{Erased, FilesEndpoint, Handler, folder_pattern};
 use crate::session::Sessions;
-use http::{Deadlines, Files, Limits, Method, Router};
+use http::{ClientLimits, Deadlines, Files, Method, Router};
 use std::any::Any;
 use std::sync::Arc;
 use std::time::Duration;
@@ -34,7 +34,7 @@ pub struct App {
 #[derive(Clone, Debug)]
 pub(crate) struct AppSettings {
     pub(crate) threads: usize,
-    pub(crate) http: http::Settings,
+    pub(crate) http: http::HttpSettings,
     pub(super) drain_max: Duration,
 }
 
@@ -59,7 +59,7 @@ impl App {
             mistakes: Vec::new(),
             protection: ProtectionSettings::default(),
             addresses: Vec::new(),
-            settings: AppSettings { threads, http: http::Settings::default(), drain_max: Duration::from_secs(10) },
+            settings: AppSettings { threads, http: http::HttpSettings::default(), drain_max: Duration::from_secs(10) },
         }
     }
 
@@ -229,7 +229,8 @@ impl App {
     }
 
     /// Lists the proxies whose header fields may name the client: addresses, networks (`10.0.0.0/8`), `unix` for peers on Unix sockets.
-    /// [`crate::Client`] is then the last hop in `X-Forwarded-For`, or in `Forwarded` if that is absent, that is not a trusted proxy.
+    /// [`crate::ClientAddress`] is then the last hop in `X-Forwarded-For`, or in `Forwarded` if that is absent, that is not a
+    /// trusted proxy.
     pub fn trusted_proxies<T: AsRef<str>>(mut self, entries: &[T]) -> App {
         match http::TrustedProxies::new(entries) {
             Ok(proxies) => self.settings.http.trusted_proxies = proxies,
@@ -242,7 +243,7 @@ impl App {
     }
 
     /// Sets the limits of requests and connections.
-    pub fn limits(mut self, limits: Limits) -> App {
+    pub fn limits(mut self, limits: ClientLimits) -> App {
         self.settings.http.limits = limits;
         self
     }
@@ -260,7 +261,7 @@ impl App {
     }
 
     /// Sets all settings of the HTTP server: limits, deadlines, the access log.
-    pub fn http(mut self, settings: http::Settings) -> App {
+    pub fn http(mut self, settings: http::HttpSettings) -> App {
         self.settings.http = settings;
         self
     }

@@ -7,5 +7,5 @@ mod running;
 mod start_error;
 
 pub use application::App;
-pub use running::Running;
+pub use running::RunningApp;
 pub use start_error::StartError;

@@ -3,7 +3,7 @@
 use super::application::{App, AppSettings};
 use super::start_error::StartError;
 use crate::dispatch::{Built, Service};
-use http::Server;
+use http::HttpServer;
 use reactor::Reactor;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -25,21 +25,21 @@ impl App {
     }
 
     /// Starts serving and returns at once, with a handle.
-    pub fn start(self, address: &str) -> Result<Running, StartError> {
+    pub fn start(self, address: &str) -> Result<RunningApp, StartError> {
         start(self, address)
     }
 }
 
 /// An application that is being served. Dropping it stops it.
-pub struct Running {
-    reactor: Option<reactor::Running>,
-    server: Arc<Server<Service>>,
+pub struct RunningApp {
+    reactor: Option<reactor::RunningReactor>,
+    server: Arc<HttpServer<Service>>,
     built: Arc<Built>,
     addresses: Vec<SocketAddr>,
     drain_max: Duration,
 }
 
-impl Running {
+impl RunningApp {
     /// The first address on which it listens that is not a Unix socket.
     ///
     /// # Panics
@@ -74,7 +74,7 @@ impl Running {
         }
     }
 
-    /// Begins to stop as [`Running::stop`] does, without waiting for the end.
+    /// Begins to stop as [`RunningApp::stop`] does, without waiting for the end.
     pub fn drain(&self) {
         if let Some(reactor) = &self.reactor {
             reactor.drain(self.drain_max);
@@ -91,22 +91,22 @@ impl Running {
     }
 }
 
-impl Drop for Running {
+impl Drop for RunningApp {
     fn drop(&mut self) {
         // A dropped handle has no caller to report an error to.
         let _ = self.end();
     }
 }
 
-fn start(app: App, address: &str) -> Result<Running, StartError> {
+fn start(app: App, address: &str) -> Result<RunningApp, StartError> {
     let mut wanted = vec![address.to_owned()];
     wanted.extend(app.addresses.iter().cloned());
     let (built, settings) = app.build()?;
     let AppSettings { threads, http, drain_max } = settings;
-    let reactor_settings = reactor::Settings { loops: threads, ..reactor::Settings::default() };
+    let reactor_settings = reactor::ReactorSettings { loops: threads, ..reactor::ReactorSettings::default() };
     let mut reactor = Reactor::new(reactor_settings)?;
     let built = Arc::new(built);
-    let server = Arc::new(Server::new(Service { built: Arc::clone(&built) }, http));
+    let server = Arc::new(HttpServer::new(Service { built: Arc::clone(&built) }, http));
     let mut addresses = Vec::new();
     for address in wanted {
         let factory = Arc::clone(&server) as Arc<dyn reactor::Factory>;
@@ -117,7 +117,7 @@ fn start(app: App, address: &str) -> Result<Running, StartError> {
         addresses.extend(listening.map_err(|source| StartError::Listen { address, source })?);
     }
     let reactor = reactor.start()?;
-    Ok(Running { reactor: Some(reactor), server, built, addresses, drain_max })
+    Ok(RunningApp { reactor: Some(reactor), server, built, addresses, drain_max })
 }
 
 fn parsed(address: &str) -> std::io::Result<SocketAddr> {

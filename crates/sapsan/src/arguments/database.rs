@@ -5,7 +5,7 @@ use crate::database::transaction::{self, Ended};
 use crate::database::{Database, DatabaseError, DbValue, LoopDatabase, Parameters, Snapshot, Transaction};
 use crate::dispatch::{Exchange, Later, Needs, Request, Respond, Responder};
 use crate::reply::Error;
-use docs::Run;
+use docs::TransactionBody;
 use serde::de::DeserializeOwned;
 
 /// The application's database, for handlers that run on an executor.
@@ -127,7 +127,8 @@ impl Db<'_> {
         Later::on_loop(true, move |responder, local| {
             match local.and_then(|local| Some((local, local.database.as_ref()?))) {
                 Some((local, on)) => {
-                    let run: Run<T, Ended<E>> = Box::new(move |tx| transaction::run(&database, tx, &mut run));
+                    let run: TransactionBody<T, Ended<E>> =
+                        Box::new(move |tx| transaction::run(&database, tx, &mut run));
                     on.submit(run, Box::new(move |outcome| answer(outcome.map_err(Ended::into_inner), responder)));
                     // A transaction that is held, or that continues on another thread, could be overtaken by later requests of its
                     // connection, so these wait for it.

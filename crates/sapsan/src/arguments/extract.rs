@@ -85,19 +85,19 @@ fn missing_state<T>() -> Error {
 
 /// The client's address: the last hop that is not a trusted proxy ([`crate::App::trusted_proxies`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Client(pub IpAddr);
+pub struct ClientAddress(pub IpAddr);
 
-impl Extract for Client {
-    type Item<'r> = Client;
+impl Extract for ClientAddress {
+    type Item<'r> = ClientAddress;
 
-    fn extract(request: &Request<'_>) -> Result<Client, Error> {
-        Ok(Client(request.client()))
+    fn extract(request: &Request<'_>) -> Result<ClientAddress, Error> {
+        Ok(ClientAddress(request.client()))
     }
 }
 
 /// The request's header fields.
 #[derive(Clone, Copy)]
-pub struct Headers<'r>(&'r http::Request<'r>);
+pub struct Headers<'r>(&'r http::HttpRequest<'r>);
 
 impl<'r> Headers<'r> {
     /// The first field of this name (ASCII case is ignored), if it is UTF-8 text.

@@ -10,7 +10,7 @@ mod path;
 mod session;
 
 pub use database::Db;
-pub use extract::{Body, Client, Extract, Headers, Shared, State, Text};
+pub use extract::{Body, ClientAddress, Extract, Headers, Shared, State, Text};
 pub use json::Json;
 pub use path::{Path, PathParts};
 pub use session::Session;

@@ -1,7 +1,7 @@
 //! The table of commands, from which help is made.
 
 use super::data_folder::{Backup, Folder, Restore, Stat, Verify};
-use super::documents::{Export, Generate, Import, Init, Query};
+use super::documents::{Export, Generate, Import, Init, QueryArguments};
 use super::proxy::Proxy;
 use super::reshard::Reshard;
 use super::service::{CheckConfig, Demo, Serve, Token};
@@ -37,7 +37,7 @@ pub(crate) enum Command {
     /// Write generated test data: the same seed gives the same bytes
     Generate(Generate),
     /// Run one SQL statement on a data folder: SELECT, EXPLAIN, INSERT, UPDATE or DELETE
-    Query(Query),
+    Query(QueryArguments),
     /// Report every mistake of a config file, without starting the server
     CheckConfig(CheckConfig),
     /// Copy the data of a running server, or of a data folder that no process has open
@@ -57,7 +57,7 @@ pub(crate) enum Command {
     /// Serve several Redis nodes as one: keys are spread over them, commands of many keys are split
     Proxy(Box<Proxy>),
     /// Send requests at scheduled times, and report how long users would have waited
-    Loadtest(Box<loadtest::cli::Arguments>),
+    Loadtest(Box<loadtest::cli::LoadArguments>),
     /// Run the same requests through many execution models, and compare each with the theoretical optimum
     Lab(Box<lab::cli::Lab>),
     /// Write a completion script for a shell

@@ -147,7 +147,7 @@ pub(crate) struct GenerateForumUsers {
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct Query {
+pub(crate) struct QueryArguments {
     /// The service's config file
     pub(crate) config: PathBuf,
     /// The data folder

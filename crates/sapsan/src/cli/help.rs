@@ -3,7 +3,7 @@
 
 use super::command::Cli;
 use clap::CommandFactory;
-use proxy::config::Limits;
+use proxy::config::ProxyLimits;
 
 /// Commands with their examples. A test parses each of them.
 const EXAMPLES: [(&str, &[&str]); 22] = [
@@ -48,7 +48,7 @@ const EXAMPLES: [(&str, &[&str]); 22] = [
 
 /// A row for each option whose default other code sets: command, option, and what holds without the option.
 fn defaults() -> Vec<(&'static str, &'static str, String)> {
-    let limits = Limits::default();
+    let limits = ProxyLimits::default();
     let known = [
         ("serve", "http", "127.0.0.1:8080"),
         ("serve", "threads", "as many as there are cores"),

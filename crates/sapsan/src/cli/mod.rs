@@ -21,11 +21,11 @@ pub(crate) use command::{Cli, Command};
 pub(crate) use data_folder::{Backup, Folder, Restore, Stat, Verify};
 pub(crate) use documents::{
     Export, ExportFormat, Format, Generate, GenerateForumUsers, GenerateTravels, GenerateWhat, Import, ImportFormat,
-    Init, OnError, Query,
+    Init, OnError, QueryArguments,
 };
 pub(crate) use help::table;
 pub(crate) use level::Level;
-pub(crate) use proxy::{Proxy, ProxyLimits};
+pub(crate) use proxy::{LimitArguments, Proxy};
 pub(crate) use reshard::Reshard;
 pub(crate) use secret::Secret;
 pub(crate) use service::{CheckConfig, Demo, Serve, Token};

@@ -81,15 +81,15 @@ pub(crate) struct Proxy {
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     pub(crate) slow: Option<Duration>,
     #[command(flatten)]
-    pub(crate) limits: ProxyLimits,
+    pub(crate) limits: LimitArguments,
     /// Level of the log on standard error
     #[arg(long, value_enum, value_name = "LEVEL")]
     pub(crate) log: Option<Level>,
 }
 
-/// Bounds; their defaults are those of `proxy::config::Limits`.
+/// Bounds; their defaults are those of `proxy::config::ProxyLimits`.
 #[derive(Debug, Args)]
-pub(crate) struct ProxyLimits {
+pub(crate) struct LimitArguments {
     /// Most clients at once
     #[arg(long, value_name = "N")]
     pub(crate) clients_max: Option<usize>,

@@ -23,7 +23,7 @@ pub enum OpenError {
     /// The configuration has mistakes.
     Config(Mistakes),
     /// The folder does not fit the configuration, or cannot be read.
-    Folder(docs::OpenError),
+    Folder(docs::DatabaseOpenError),
     /// The system refuses the expiry thread.
     Thread(std::io::Error),
 }
@@ -41,8 +41,8 @@ impl fmt::Display for OpenError {
 
 impl std::error::Error for OpenError {}
 
-impl From<docs::OpenError> for OpenError {
-    fn from(error: docs::OpenError) -> OpenError {
+impl From<docs::DatabaseOpenError> for OpenError {
+    fn from(error: docs::DatabaseOpenError) -> OpenError {
         OpenError::Folder(error)
     }
 }
@@ -116,8 +116,8 @@ impl From<ReadError> for DatabaseError {
     }
 }
 
-impl From<engine::Error> for DatabaseError {
-    fn from(error: engine::Error) -> DatabaseError {
+impl From<engine::StoreError> for DatabaseError {
+    fn from(error: engine::StoreError) -> DatabaseError {
         match error.kind() {
             ErrorKind::Busy => DatabaseError::Busy,
             _ => DatabaseError::Read(ReadError::Store(error)),

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 /// Transactions that may wait. Any beyond are dropped, and their requests answered 500.
 const WAITING_MAX: usize = 1_000;
 
-type Job = Box<dyn FnOnce(&docs::Database) + Send>;
+type Job = Box<dyn FnOnce(&docs::DocumentDatabase) + Send>;
 
 /// See the module's documentation.
 #[derive(Default)]
@@ -29,7 +29,7 @@ impl Line {
     }
 
     /// Queues a job. May be called on a thread of the store; does not wait.
-    pub(crate) fn push(self: &Arc<Line>, docs: &docs::Database, job: Job) {
+    pub(crate) fn push(self: &Arc<Line>, docs: &docs::DocumentDatabase, job: Job) {
         let mut waiting = self.lock();
         if waiting.jobs.len() >= WAITING_MAX {
             drop(waiting);
@@ -53,7 +53,7 @@ impl Line {
         }
     }
 
-    fn serve(&self, docs: &docs::Database) {
+    fn serve(&self, docs: &docs::DocumentDatabase) {
         executor::give_way();
         while let Some(job) = self.next() {
             // A panic of the closure drops its responder, which answers the request; the thread continues.

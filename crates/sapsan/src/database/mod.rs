@@ -48,7 +48,7 @@ pub struct Database {
 
 /// May be dropped on any thread, even one of the store: dropping waits for no thread.
 pub(crate) struct Inner {
-    pub(crate) docs: docs::Database,
+    pub(crate) docs: docs::DocumentDatabase,
     pub(crate) statements: Statements,
     /// Idle readers of threads that may wait. There are as many as were ever in use at once.
     idle: Mutex<Vec<Reading>>,
@@ -74,7 +74,7 @@ impl Database {
     /// ```
     pub fn open(folder: impl AsRef<Path>, config: &str) -> Result<Database, OpenError> {
         let config = Config::parse("the database's configuration".as_ref(), config).map_err(OpenError::Config)?;
-        Database::open_with(folder, &config, docs::engine::Options::default())
+        Database::open_with(folder, &config, docs::engine::StoreOptions::default())
     }
 
     /// As [`Database::open`], with the configuration from a file.
@@ -82,16 +82,16 @@ impl Database {
         let file = file.as_ref();
         let text = std::fs::read_to_string(file).map_err(|source| OpenError::File { file: file.to_owned(), source })?;
         let config = Config::parse(file, &text).map_err(OpenError::Config)?;
-        Database::open_with(folder, &config, docs::engine::Options::default())
+        Database::open_with(folder, &config, docs::engine::StoreOptions::default())
     }
 
     /// As [`Database::open`], with a parsed configuration and options of the store.
     pub fn open_with(
         folder: impl AsRef<Path>,
         config: &Config,
-        options: docs::engine::Options,
+        options: docs::engine::StoreOptions,
     ) -> Result<Database, OpenError> {
-        let (docs, recovery) = docs::Database::open(config, folder.as_ref(), options)?;
+        let (docs, recovery) = docs::DocumentDatabase::open(config, folder.as_ref(), options)?;
         tracing::info!(batches = recovery.batches, torn = recovery.torn_bytes, elapsed = ?recovery.elapsed, "the database is open");
         let statements = Statements::new(STATEMENT_BYTES_MAX);
         let views = docs.catalog().views.iter().filter_map(|view| DeclaredView::new(&docs, view)).collect();
@@ -101,7 +101,7 @@ impl Database {
     }
 
     /// The database of crate `docs`, for imports, verification and statistics.
-    pub fn docs(&self) -> &docs::Database {
+    pub fn docs(&self) -> &docs::DocumentDatabase {
         &self.inner.docs
     }
 

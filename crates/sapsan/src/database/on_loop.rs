@@ -4,7 +4,7 @@ use super::Database;
 use super::failure::DatabaseError;
 use super::reading::{Bounds, Reading, Snapshot, TIME_MAX_WHILE_OTHERS_WAIT};
 use super::transaction::Ended;
-use docs::{Elsewhere, Run, RunDone};
+use docs::{Elsewhere, RunDone, TransactionBody};
 use reactor::Loop;
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -44,7 +44,7 @@ impl LoopDatabase {
     }
 
     /// Submits a transaction. If it is not admitted, it is held, and so are all later ones, in their order.
-    pub(crate) fn submit<T, E>(&self, run: Run<T, Ended<E>>, done: RunDone<T, Ended<E>>)
+    pub(crate) fn submit<T, E>(&self, run: TransactionBody<T, Ended<E>>, done: RunDone<T, Ended<E>>)
     where
         T: Send + 'static,
         E: From<DatabaseError> + Send + 'static,
@@ -76,7 +76,7 @@ impl LoopDatabase {
         !self.held.borrow().is_empty()
     }
 
-    fn try_submit<T, E>(&self, run: Run<T, Ended<E>>, done: RunDone<T, Ended<E>>) -> Option<Held>
+    fn try_submit<T, E>(&self, run: TransactionBody<T, Ended<E>>, done: RunDone<T, Ended<E>>) -> Option<Held>
     where
         T: Send + 'static,
         E: From<DatabaseError> + Send + 'static,

@@ -4,8 +4,8 @@ use super::Database;
 use super::failure::DatabaseError;
 use super::parameters::{DbValue, Parameters};
 use docs::catalog::CollectionInfo;
-use docs::sql::{Budget, Query, QueryError, Scratch, Value};
-use docs::{CollectionId, Moment, Session, Stored, ViewId};
+use docs::sql::{Budget, PreparedQuery, QueryError, Scratch, Value};
+use docs::{CollectionId, Moment, ReaderSession, Stored, ViewId};
 use serde::de::DeserializeOwned;
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -42,21 +42,21 @@ impl Bounds {
 
 /// A thread's access to the database: its reader, and memory that its reads reuse.
 pub(crate) struct Reading {
-    pub(crate) session: Session,
+    pub(crate) session: ReaderSession,
     scratch: RefCell<Scratch>,
     rows: RefCell<Vec<u8>>,
     /// Statements that this reader has run, so that the shared cache, which is behind a lock, is not asked again.
-    prepared: RefCell<HashMap<Box<str>, Arc<Query>>>,
+    prepared: RefCell<HashMap<Box<str>, Arc<PreparedQuery>>>,
 }
 
 impl Reading {
-    pub(crate) fn new(docs: &docs::Database) -> Result<Reading, docs::engine::Error> {
+    pub(crate) fn new(docs: &docs::DocumentDatabase) -> Result<Reading, docs::engine::StoreError> {
         let (scratch, rows, prepared) = Default::default();
         Ok(Reading { session: docs.session()?, scratch, rows, prepared })
     }
 
     /// The prepared query of a statement.
-    fn query(&self, database: &Database, sql: &str) -> Result<Arc<Query>, DatabaseError> {
+    fn query(&self, database: &Database, sql: &str) -> Result<Arc<PreparedQuery>, DatabaseError> {
         let mut prepared = self.prepared.borrow_mut();
         if let Some(query) = prepared.get(sql) {
             return Ok(Arc::clone(query));
@@ -217,7 +217,7 @@ pub(super) fn collection_of(database: &Database, name: &str) -> Result<Collectio
     found.ok_or_else(|| DatabaseError::Usage(format!("the database has no collection {name}")))
 }
 
-pub(super) fn query_of(database: &Database, sql: &str) -> Result<Arc<Query>, DatabaseError> {
+pub(super) fn query_of(database: &Database, sql: &str) -> Result<Arc<PreparedQuery>, DatabaseError> {
     Ok(database.inner.statements.query(sql, database.inner.docs.catalog())?)
 }
 
@@ -230,7 +230,7 @@ pub(crate) struct DeclaredView {
 }
 
 impl DeclaredView {
-    pub(super) fn new(docs: &docs::Database, view: &CollectionInfo) -> Option<DeclaredView> {
+    pub(super) fn new(docs: &docs::DocumentDatabase, view: &CollectionInfo) -> Option<DeclaredView> {
         Some(DeclaredView { name: view.name.clone(), id: docs.view(&view.name)?, group: view.identity.clone() })
     }
 
@@ -260,7 +260,7 @@ pub(super) fn budget<'b>(rows_max: u64, is_over: &'b (dyn Fn() -> bool + Sync)) 
 
 /// Checks a query's parameters and runs it.
 pub(super) fn run_query<R>(
-    query: &Query,
+    query: &PreparedQuery,
     parameters: &impl Parameters,
     run: impl FnOnce(&[Value<'_>]) -> Result<R, QueryError>,
 ) -> Result<R, DatabaseError> {

@@ -29,11 +29,11 @@ trait Inside {
     /// The document's JSON text, and its change number.
     fn text(&mut self, collection: CollectionId, key: &dyn DbValue) -> Result<Option<(Vec<u8>, u64)>, DatabaseError>;
     fn write(&mut self, write: &Write) -> Result<Applied, WriteError>;
-    fn with_view(&mut self, look: &mut dyn FnMut(&dyn docs::engine::View));
+    fn with_view(&mut self, look: &mut dyn FnMut(&dyn docs::engine::ReadView));
     fn view_row(&mut self, view: ViewId, group: &[Value<'_>], row: &mut Vec<u8>) -> Result<bool, QueryError>;
 }
 
-impl Inside for docs::Transaction<'_, '_> {
+impl Inside for docs::DocumentTransaction<'_, '_> {
     fn text(&mut self, collection: CollectionId, key: &dyn DbValue) -> Result<Option<(Vec<u8>, u64)>, DatabaseError> {
         let kind = self.database().collection_at(collection).info.key.kind;
         let Some(key) = kind.of_scalar(key.scalar()) else { return Ok(None) };
@@ -44,15 +44,15 @@ impl Inside for docs::Transaction<'_, '_> {
     }
 
     fn write(&mut self, write: &Write) -> Result<Applied, WriteError> {
-        docs::Transaction::write(self, write)
+        docs::DocumentTransaction::write(self, write)
     }
 
-    fn with_view(&mut self, look: &mut dyn FnMut(&dyn docs::engine::View)) {
+    fn with_view(&mut self, look: &mut dyn FnMut(&dyn docs::engine::ReadView)) {
         look(&self.view());
     }
 
     fn view_row(&mut self, view: ViewId, group: &[Value<'_>], row: &mut Vec<u8>) -> Result<bool, QueryError> {
-        docs::Transaction::view_row(self, view, group, row)
+        docs::DocumentTransaction::view_row(self, view, group, row)
     }
 }
 
@@ -74,7 +74,7 @@ impl<E: From<DatabaseError>> From<WriteError> for Ended<E> {
 /// Calls a closure inside a transaction of crate `docs`.
 pub(crate) fn run<T, E>(
     database: &Database,
-    inner: &mut docs::Transaction<'_, '_>,
+    inner: &mut docs::DocumentTransaction<'_, '_>,
     run: &mut dyn FnMut(&mut Transaction<'_>) -> Result<T, E>,
 ) -> Result<T, Ended<E>> {
     run(&mut Transaction { database, inner }).map_err(Ended)
@@ -259,7 +259,7 @@ impl Transaction<'_> {
                     Wanted::First => query.write_row(view, values, &mut scratch, &budget, &mut rows),
                 });
             });
-            outcome.unwrap_or(Ok(docs::sql::Outcome::default()))
+            outcome.unwrap_or(Ok(docs::sql::ExecutionCounts::default()))
         })?;
         Ok((outcome.rows, rows))
     }

@@ -1,6 +1,6 @@
 //! The executors of an application: threads for work that may wait.
 
-use executor::{Pool, Refused, Settings};
+use executor::{PoolSettings, Refused, ThreadPool};
 
 /// Threads of an executor.
 #[derive(Clone, Copy, Debug)]
@@ -13,14 +13,14 @@ pub struct Threads {
 
 /// The executors of an application.
 #[derive(Default)]
-pub(crate) struct Pools(Vec<(String, Pool)>);
+pub(crate) struct Pools(Vec<(String, ThreadPool)>);
 
 impl Pools {
     /// Starts the threads.
-    pub(crate) fn start(wanted: Vec<(String, Threads)>) -> Result<Pools, executor::StartError> {
+    pub(crate) fn start(wanted: Vec<(String, Threads)>) -> Result<Pools, executor::ExecutorStartError> {
         let mut pools = Pools::default();
         for (name, Threads { count, queue_max }) in wanted {
-            let pool = Pool::new(Settings { threads: count, queue_max, name: name.clone() })?;
+            let pool = ThreadPool::new(PoolSettings { threads: count, queue_max, name: name.clone() })?;
             pools.0.push((name, pool));
         }
         Ok(pools)
@@ -30,7 +30,7 @@ impl Pools {
         self.get(name).is_some()
     }
 
-    pub(crate) fn get(&self, name: &str) -> Option<&Pool> {
+    pub(crate) fn get(&self, name: &str) -> Option<&ThreadPool> {
         self.0.iter().find(|(known, _)| known == name).map(|(_, pool)| pool)
     }
 

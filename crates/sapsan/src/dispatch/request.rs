@@ -11,7 +11,7 @@ use std::net::{IpAddr, SocketAddr};
 
 /// A request, borrowed from its connection during the call.
 pub struct Request<'r> {
-    pub(crate) http: &'r http::Request<'r>,
+    pub(crate) http: &'r http::HttpRequest<'r>,
     params: Option<&'r Params<'r, 'r>>,
     pub(crate) built: &'r Built,
     pub(crate) local: &'r Local,
@@ -22,7 +22,7 @@ pub struct Request<'r> {
 
 impl<'r> Request<'r> {
     pub(crate) fn new(
-        http: &'r http::Request<'r>,
+        http: &'r http::HttpRequest<'r>,
         params: Option<&'r Params<'r, 'r>>,
         built: &'r Built,
         local: &'r Local,
@@ -31,7 +31,7 @@ impl<'r> Request<'r> {
     }
 
     /// The request as it came over the wire.
-    pub fn http(&self) -> &'r http::Request<'r> {
+    pub fn http(&self) -> &'r http::HttpRequest<'r> {
         self.http
     }
 
@@ -55,7 +55,7 @@ impl<'r> Request<'r> {
         self.http.header(name).and_then(|value| std::str::from_utf8(value).ok())
     }
 
-    /// The whole body. Its size is within [`http::Limits::body_bytes_max`].
+    /// The whole body. Its size is within [`http::ClientLimits::body_bytes_max`].
     pub fn body(&self) -> &'r [u8] {
         self.http.body()
     }

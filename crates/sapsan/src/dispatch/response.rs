@@ -127,11 +127,11 @@ pub enum Part {
 
 impl Part {
     /// The part as the HTTP server takes it.
-    pub(super) fn as_sent(&self) -> http::Part<'_> {
+    pub(super) fn as_sent(&self) -> http::BodyPart<'_> {
         match self {
-            Part::Static(bytes) => http::Part::Static(bytes),
-            Part::Shared(bytes) => http::Part::Shared(bytes),
-            Part::Owned(bytes) => http::Part::Copied(bytes),
+            Part::Static(bytes) => http::BodyPart::Static(bytes),
+            Part::Shared(bytes) => http::BodyPart::Shared(bytes),
+            Part::Owned(bytes) => http::BodyPart::Copied(bytes),
         }
     }
 

@@ -8,7 +8,7 @@ use super::request::Request;
 use super::respond::Respond;
 use super::response::{Content, Part, Response};
 use crate::reply::{Error, Head};
-use http::{Lookup, Reply, Status};
+use http::{Reply, RouteLookup, Status};
 use reactor::Loop;
 use std::os::fd::RawFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -26,26 +26,26 @@ impl http::Service for Service {
         Local::new(lp, self.built.database.as_ref())
     }
 
-    fn takes_pieces(&self, _local: &mut Local, request: &http::Request<'_>) -> bool {
+    fn takes_pieces(&self, _local: &mut Local, request: &http::HttpRequest<'_>) -> bool {
         match self.built.router.find(request.method(), request.path()) {
-            Lookup::Found { value, .. } => self.built.routes[*value].endpoint.takes_pieces(),
+            RouteLookup::Found { value, .. } => self.built.routes[*value].endpoint.takes_pieces(),
             _ => false,
         }
     }
 
-    fn call(&self, local: &mut Local, request: &http::Request<'_>, reply: Reply<'_>) {
+    fn call(&self, local: &mut Local, request: &http::HttpRequest<'_>, reply: Reply<'_>) {
         local.stands_alone.set(false);
         match self.built.router.find(request.method(), request.path()) {
-            Lookup::Found { value, params } => {
+            RouteLookup::Found { value, params } => {
                 let route = &self.built.routes[*value];
                 let request = Request::new(request, Some(&params), &self.built, local);
                 self.answer(&*route.endpoint, &request, reply);
             }
-            Lookup::NotFound => self.miss(local, request, reply, || Error::not_found().respond()),
-            Lookup::MethodNotAllowed { allow } => self.miss(local, request, reply, || {
+            RouteLookup::NotFound => self.miss(local, request, reply, || Error::not_found().respond()),
+            RouteLookup::MethodNotAllowed { allow } => self.miss(local, request, reply, || {
                 Error::new(Status(405), format!("allowed: {allow}")).with_header("Allow", allow.clone()).respond()
             }),
-            Lookup::Options { allow } => {
+            RouteLookup::Options { allow } => {
                 self.miss(local, request, reply, || Response::empty(Status(204)).with_header("Allow", allow.clone()))
             }
         }
@@ -82,7 +82,7 @@ impl Service {
     fn miss(
         &self,
         local: &Local,
-        request: &http::Request<'_>,
+        request: &http::HttpRequest<'_>,
         reply: Reply<'_>,
         answer: impl Fn() -> Response + Send + Sync,
     ) {

@@ -2,7 +2,7 @@
 
 use super::distinct::ValueSpace;
 use super::field::FieldProfile;
-use binjson::Document;
+use binjson::StoredDocument;
 use docs::import::Cell;
 use loadtest::quantity::count;
 use std::collections::HashMap;
@@ -39,7 +39,12 @@ impl CollectionProfile {
     }
 
     /// Notes a document.
-    pub(super) fn add_document(&mut self, document: &Document<'_>, fields_left: &mut usize, space: &mut ValueSpace) {
+    pub(super) fn add_document(
+        &mut self,
+        document: &StoredDocument<'_>,
+        fields_left: &mut usize,
+        space: &mut ValueSpace,
+    ) {
         self.documents += 1;
         for (name, value) in document.root().fields() {
             let name = name.as_str().unwrap_or_default();

@@ -1,7 +1,7 @@
 //! Statistics of one field: how many documents have it, with which types, and whether its values repeat.
 
 use super::distinct::{Distinct, ValueSpace};
-use binjson::{Kind, Value};
+use binjson::{JsonKind, JsonValue};
 use docs::import::Cell;
 use docs::key::KEY_BYTES_MAX;
 
@@ -51,22 +51,22 @@ impl FieldProfile {
     }
 
     /// Notes the field's value in a document.
-    pub(super) fn add_value(&mut self, value: Value<'_>, space: &mut ValueSpace) {
+    pub(super) fn add_value(&mut self, value: JsonValue<'_>, space: &mut ValueSpace) {
         self.documents += 1;
         match value.kind() {
-            Kind::Null => {
+            JsonKind::Null => {
                 self.types |= NULL;
                 self.nulls += 1;
                 return;
             }
-            Kind::Bool => self.types |= BOOLEAN,
-            Kind::Array => self.types |= ARRAY,
-            Kind::Object => self.types |= OBJECT,
-            Kind::String => {
+            JsonKind::Bool => self.types |= BOOLEAN,
+            JsonKind::Array => self.types |= ARRAY,
+            JsonKind::Object => self.types |= OBJECT,
+            JsonKind::String => {
                 self.types |= STRING;
                 self.add_length(value.as_str().map_or(0, |text| text.len()));
             }
-            Kind::Integer | Kind::Number => match value.as_i64() {
+            JsonKind::Integer | JsonKind::Number => match value.as_i64() {
                 Some(integer) => {
                     self.types |= INTEGER;
                     self.add_integer(integer);

@@ -3,7 +3,7 @@
 use super::collection::CollectionProfile;
 use super::distinct::ValueSpace;
 use docs::config::is_name;
-use docs::import::{Input, Sampled, sample};
+use docs::import::{Input, SampledRecord, sample};
 use loadtest::quantity::count;
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -77,7 +77,7 @@ const TAKEN: &str = "`sapsan init` reads .ndjson (a JSON object on each line), .
 .csv and .tsv (a line with the names of the fields, then a row for each document)";
 
 impl Reading {
-    fn add(&mut self, record: &Sampled<'_>, bytes: u64) -> ControlFlow<()> {
+    fn add(&mut self, record: &SampledRecord<'_>, bytes: u64) -> ControlFlow<()> {
         if let Err(failed) = self.try_add(record) {
             self.failed = Some(failed);
             return ControlFlow::Break(());
@@ -90,18 +90,18 @@ impl Reading {
         ControlFlow::Continue(())
     }
 
-    fn try_add(&mut self, record: &Sampled<'_>) -> Result<(), String> {
+    fn try_add(&mut self, record: &SampledRecord<'_>) -> Result<(), String> {
         let array = match record {
-            Sampled::Document { array, .. } => *array,
-            Sampled::Row { .. } => None,
+            SampledRecord::Document { array, .. } => *array,
+            SampledRecord::Row { .. } => None,
         };
         let number = self.number(array)?;
         let collection = &mut self.draft.collections[number];
         match record {
-            Sampled::Document { document, .. } => {
+            SampledRecord::Document { document, .. } => {
                 collection.add_document(document, &mut self.fields_left, &mut self.space);
             }
-            Sampled::Row { columns, cells } => {
+            SampledRecord::Row { columns, cells } => {
                 collection.add_row(columns, cells, &mut self.fields_left, &mut self.space);
             }
         }

@@ -2,18 +2,18 @@
 
 use super::source::{CollectionOutline, Source, Stopped, Visit};
 use docs::catalog::CollectionInfo;
-use docs::{CollectionId, Database, Moment, Session};
+use docs::{CollectionId, DocumentDatabase, Moment, ReaderSession};
 use std::ops::ControlFlow;
 
 /// A data folder as a source of documents.
 pub(crate) struct FolderSource<'d> {
-    database: &'d Database,
+    database: &'d DocumentDatabase,
     moment: Moment<'d>,
 }
 
 impl<'d> FolderSource<'d> {
     /// The database as it is now.
-    pub(crate) fn new(database: &'d Database, session: &'d Session) -> FolderSource<'d> {
+    pub(crate) fn new(database: &'d DocumentDatabase, session: &'d ReaderSession) -> FolderSource<'d> {
         FolderSource { database, moment: session.now() }
     }
 

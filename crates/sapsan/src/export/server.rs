@@ -3,7 +3,7 @@
 
 use super::source::{CollectionOutline, Source, Stopped, Visit};
 use crate::target::remote::{self, Remote};
-use binjson::{Document, Value};
+use binjson::{JsonValue, StoredDocument};
 
 /// Most documents of a page: the server's own limit.
 const PAGE_DOCUMENTS: usize = 1_000;
@@ -36,13 +36,13 @@ impl ServerSource {
     fn page(&self, target: &str, visit: &mut Visit<'_>) -> Result<Option<String>, Stopped> {
         let stored = self.ask(target).map_err(Stopped::Failed)?;
         let strange = || Stopped::Failed(format!("the server's answer to GET {target} is not a page of documents"));
-        let page = Document::from_bytes(&stored).map_err(|_| strange())?;
+        let page = StoredDocument::from_bytes(&stored).map_err(|_| strange())?;
         let (items, after) = page.root().field("items").zip(page.root().field("after")).ok_or_else(strange)?;
         let mut document = Vec::new();
         for item in items.elements() {
             document.clear();
             binjson::encode(item.raw(), &mut document).map_err(|_| strange())?;
-            visit(Document::from_bytes(&document).map_err(|_| strange())?)?;
+            visit(StoredDocument::from_bytes(&document).map_err(|_| strange())?)?;
         }
         Ok(key_text(after))
     }
@@ -51,12 +51,12 @@ impl ServerSource {
 impl Source for ServerSource {
     fn collections(&self) -> Result<Vec<CollectionOutline>, String> {
         let stored = self.ask("/_/schema")?;
-        let text = |value: Option<Value<'_>>| value.and_then(|value| value.as_str()).map(|text| text.into_owned());
-        let outline = |value: Value<'_>| {
+        let text = |value: Option<JsonValue<'_>>| value.and_then(|value| value.as_str()).map(|text| text.into_owned());
+        let outline = |value: JsonValue<'_>| {
             let key = text(value.field("key")?.field("field"))?;
             Some(CollectionOutline { name: text(value.field("name"))?, key, fields: None })
         };
-        let schema = Document::from_bytes(&stored).ok();
+        let schema = StoredDocument::from_bytes(&stored).ok();
         let collections = schema.as_ref().and_then(|schema| schema.root().field("collections"));
         let outlines = collections.map(|collections| collections.elements().map(outline).collect::<Option<Vec<_>>>());
         outlines.flatten().ok_or_else(|| "the server's answer to GET /_/schema has no list of collections".to_owned())
@@ -78,7 +78,7 @@ impl Source for ServerSource {
 }
 
 /// A key as text; `None` for null.
-fn key_text(key: Value<'_>) -> Option<String> {
+fn key_text(key: JsonValue<'_>) -> Option<String> {
     match key.as_str() {
         Some(text) => Some(text.into_owned()),
         None => key.as_i64().map(|number| number.to_string()),

@@ -1,9 +1,9 @@
 //! What an export reads documents from.
 
-use binjson::Document;
+use binjson::StoredDocument;
 
 /// Called with each document. An error ends the export.
-pub(crate) type Visit<'v> = dyn FnMut(Document<'_>) -> Result<(), Stopped> + 'v;
+pub(crate) type Visit<'v> = dyn FnMut(StoredDocument<'_>) -> Result<(), Stopped> + 'v;
 
 /// A data folder or a running server, as the export reads it.
 pub(crate) trait Source {

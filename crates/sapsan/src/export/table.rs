@@ -5,7 +5,7 @@
 //! like a number, a boolean or JSON. A field that is missing or null is an empty cell. Any other value is written as its JSON text.
 
 use super::source::{CollectionOutline, Source, Stopped};
-use binjson::{Document, Value};
+use binjson::{JsonValue, StoredDocument};
 use docs::import::COLUMNS_MAX;
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -78,7 +78,7 @@ impl Columns {
     }
 
     /// Notes the fields of a document.
-    fn note(&mut self, document: Document<'_>) -> Result<(), String> {
+    fn note(&mut self, document: StoredDocument<'_>) -> Result<(), String> {
         for (name, value) in document.root().fields() {
             let name = name.as_str().unwrap_or_default();
             if name.is_empty() || name.contains(['\n', '\r']) {
@@ -107,7 +107,7 @@ impl Columns {
         out.extend_from_slice(b"\r\n");
     }
 
-    fn append_row(&mut self, document: Document<'_>, out: &mut Vec<u8>) -> Result<(), String> {
+    fn append_row(&mut self, document: StoredDocument<'_>, out: &mut Vec<u8>) -> Result<(), String> {
         self.cells.clear();
         self.row.clear();
         self.row.resize(self.names.len(), 0..0);
@@ -137,7 +137,7 @@ impl Columns {
     }
 }
 
-fn append_cell(value: Value<'_>, out: &mut Vec<u8>) {
+fn append_cell(value: JsonValue<'_>, out: &mut Vec<u8>) {
     match value.as_str() {
         Some(text) => append_text(&text, is_ambiguous(&text), out),
         None if value.is_null() => {}
@@ -179,7 +179,7 @@ mod tests {
             self.0.iter().try_for_each(|text| {
                 let mut stored = Vec::new();
                 binjson::encode(text.as_bytes(), &mut stored).expect("JSON");
-                visit(Document::from_bytes(&stored).expect("a document"))
+                visit(StoredDocument::from_bytes(&stored).expect("a document"))
             })
         }
     }

@@ -13,7 +13,7 @@
 //!
 //! Names that the type does not have are ignored, or are an error under `#[serde(deny_unknown_fields)]`.
 
-use http::forms::Field;
+use http::forms::FormField;
 use serde::Deserialize;
 use serde::de::value::BorrowedStrDeserializer;
 use serde::de::{self, DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
@@ -24,7 +24,7 @@ use std::fmt::{self, Display};
 const SHOWN_BYTES_MAX: usize = 64;
 
 /// Deserializes the fields into a `T`.
-pub(crate) fn read<'de, T: Deserialize<'de>>(fields: &'de [Field<'de>]) -> Result<T, FieldsError> {
+pub(crate) fn read<'de, T: Deserialize<'de>>(fields: &'de [FormField<'de>]) -> Result<T, FieldsError> {
     T::deserialize(FieldList(fields))
 }
 
@@ -85,7 +85,7 @@ impl de::Error for FieldsError {
 }
 
 /// All fields.
-struct FieldList<'de>(&'de [Field<'de>]);
+struct FieldList<'de>(&'de [FormField<'de>]);
 
 impl<'de> Deserializer<'de> for FieldList<'de> {
     type Error = FieldsError;
@@ -119,7 +119,7 @@ impl<'de> Deserializer<'de> for FieldList<'de> {
 /// Each name once, in the order of the first fields. Searching for earlier fields of a name takes time quadratic in the
 /// number of fields, which is bounded ([`http::forms::FieldLimits::fields_max`]).
 struct ByName<'de> {
-    fields: &'de [Field<'de>],
+    fields: &'de [FormField<'de>],
     next: usize,
     /// Index of the first field of the current name.
     first: usize,
@@ -154,7 +154,7 @@ struct Value<'de> {
     name: &'de str,
     first: &'de str,
     /// The fields after the first one.
-    rest: &'de [Field<'de>],
+    rest: &'de [FormField<'de>],
 }
 
 impl<'de> Value<'de> {
@@ -319,7 +319,7 @@ impl<'de> Deserializer<'de> for Value<'de> {
 struct Values<'de> {
     name: &'de str,
     first: Option<&'de str>,
-    rest: &'de [Field<'de>],
+    rest: &'de [FormField<'de>],
 }
 
 impl<'de> SeqAccess<'de> for Values<'de> {

@@ -5,7 +5,7 @@ use crate::arguments::Extract;
 use crate::dispatch::Request;
 use crate::reply::Error;
 use http::Status;
-use http::forms::{Field, FieldError, FieldLimits, FormType, fields};
+use http::forms::{FieldError, FieldLimits, FormField, FormType, fields};
 use serde::de::DeserializeOwned;
 
 /// The request's body, `application/x-www-form-urlencoded`, as a type that serde can deserialize: a struct with a field for each name, or
@@ -45,7 +45,7 @@ impl<T: DeserializeOwned> Extract for Form<T> {
     }
 }
 
-fn list<'f>(body: &'f [u8], limits: &FieldLimits) -> Result<Vec<Field<'f>>, Error> {
+fn list<'f>(body: &'f [u8], limits: &FieldLimits) -> Result<Vec<FormField<'f>>, Error> {
     fields(body, limits).and_then(|fields| fields.collect()).map_err(|error| refused(&error))
 }
 

@@ -16,7 +16,7 @@ use super::multipart::{Multipart, Stored, UploadedFile};
 use super::spool::{DiskRoom, Refused, Spool};
 use crate::dispatch::{Built, Later, Request, Respond, Responder, Response, later};
 use crate::reply::Error;
-use http::forms::{Boundary, Field, MultipartError, MultipartParser, PartEvent, PartHead};
+use http::forms::{Boundary, FormField, MultipartError, MultipartParser, PartEvent, PartHead};
 use http::{BodyFault, BodySink, Status};
 use std::cell::RefCell;
 use std::io::{self, ErrorKind};
@@ -218,7 +218,7 @@ fn not_written(error: &io::Error) -> Error {
 /// The parts of a form that have arrived.
 struct Gathered {
     limits: UploadLimits,
-    fields: Vec<Field<'static>>,
+    fields: Vec<FormField<'static>>,
     files: Vec<GatheredPart>,
     /// The part that is arriving.
     part: Option<GatheredPart>,
@@ -253,7 +253,7 @@ impl Gathered {
         }
     }
 
-    fn take(&mut self) -> (Vec<Field<'static>>, Vec<GatheredPart>, DiskRoom) {
+    fn take(&mut self) -> (Vec<FormField<'static>>, Vec<GatheredPart>, DiskRoom) {
         self.memory_bytes = 0;
         self.part = None;
         let room = std::mem::replace(&mut self.room, DiskRoom::new(&self.disk_bytes));
@@ -333,7 +333,7 @@ impl Gathered {
                 let value = String::from_utf8(part.in_memory).map_err(|_| {
                     Error::bad_request(format!("the field \"{name}\" of the form holds bytes that are not UTF-8"))
                 })?;
-                self.fields.push(Field { name: name.into(), value: value.into() });
+                self.fields.push(FormField { name: name.into(), value: value.into() });
             }
         }
         Ok(())

@@ -4,7 +4,7 @@ use super::deserializer;
 use super::spool::DiskRoom;
 use crate::reply::Error;
 use http::Status;
-use http::forms::Field;
+use http::forms::FormField;
 use serde::de::DeserializeOwned;
 use std::fs::File;
 use std::io::{self, Read, Seek, Write};
@@ -15,7 +15,7 @@ use std::path::Path;
 /// A file input that was left empty counts as no file.
 #[derive(Debug, Default)]
 pub struct Multipart {
-    pub(super) fields: Vec<Field<'static>>,
+    pub(super) fields: Vec<FormField<'static>>,
     pub(super) files: Vec<UploadedFile>,
     /// Dropped with the files, which frees their room on disk.
     pub(super) _room: Option<DiskRoom>,

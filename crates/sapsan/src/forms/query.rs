@@ -4,7 +4,7 @@ use super::deserializer;
 use crate::arguments::Extract;
 use crate::dispatch::Request;
 use crate::reply::Error;
-use http::forms::{FieldError, FieldLimits, Fields};
+use http::forms::{FieldError, FieldLimits, FormFields};
 use serde::de::DeserializeOwned;
 
 /// The request's query, `application/x-www-form-urlencoded`, as a type that serde can deserialize: a struct with a field for each name,
@@ -17,7 +17,7 @@ impl<T: DeserializeOwned> Extract for Query<T> {
 
     fn extract(request: &Request<'_>) -> Result<Query<T>, Error> {
         let limits = request.state::<FieldLimits>().copied().unwrap_or_default();
-        let fields = Fields::of(request.query(), &limits).collect::<Result<Vec<_>, FieldError>>();
+        let fields = FormFields::of(request.query(), &limits).collect::<Result<Vec<_>, FieldError>>();
         let fields = fields.map_err(|error| Error::bad_request(format!("the query: {error}")))?;
         deserializer::read(&fields).map(Query).map_err(|error| Error::bad_request(format!("the query: {error}")))
     }

@@ -1,6 +1,6 @@
 //! Paths that a check skips, as patterns of routes.
 
-use http::{Lookup, Method, Router};
+use http::{Method, RouteLookup, Router};
 use std::sync::Arc;
 
 /// Patterns of paths. An invalid one is reported when the application starts.
@@ -28,6 +28,6 @@ impl Exempt {
 
     #[inline]
     pub(crate) fn has(&self, path: &str) -> bool {
-        self.router.as_ref().is_some_and(|router| matches!(router.find(Method::Post, path), Lookup::Found { .. }))
+        self.router.as_ref().is_some_and(|router| matches!(router.find(Method::Post, path), RouteLookup::Found { .. }))
     }
 }

@@ -68,7 +68,7 @@ impl FormTokens {
     /// Refuses a request without a valid token of its session, which it reads unless it was read before.
     pub(super) fn check(
         &self,
-        request: &http::Request<'_>,
+        request: &http::HttpRequest<'_>,
         codec: Option<&Codec>,
         session: &mut Option<SessionData>,
     ) -> Result<(), Error> {
@@ -88,7 +88,7 @@ impl FormTokens {
         }
     }
 
-    fn token<'r>(&self, request: &http::Request<'r>, scratch: &'r mut Vec<u8>) -> Option<&'r str> {
+    fn token<'r>(&self, request: &http::HttpRequest<'r>, scratch: &'r mut Vec<u8>) -> Option<&'r str> {
         if let Some(token) = text(request, &self.header) {
             return Some(token);
         }
@@ -103,6 +103,6 @@ impl FormTokens {
 }
 
 /// A header field, if it is UTF-8 text.
-fn text<'r>(request: &http::Request<'r>, name: &str) -> Option<&'r str> {
+fn text<'r>(request: &http::HttpRequest<'r>, name: &str) -> Option<&'r str> {
     request.header(name).and_then(|value| std::str::from_utf8(value).ok())
 }

@@ -81,12 +81,12 @@ impl Origins {
 
     /// Refuses a request from a page of another origin.
     #[inline]
-    pub(crate) fn check(&self, request: &http::Request<'_>) -> Result<(), Error> {
+    pub(crate) fn check(&self, request: &http::HttpRequest<'_>) -> Result<(), Error> {
         if !self.is_on || request.method().is_safe() { Ok(()) } else { self.check_unsafe(request) }
     }
 
     #[inline(never)]
-    fn check_unsafe(&self, request: &http::Request<'_>) -> Result<(), Error> {
+    fn check_unsafe(&self, request: &http::HttpRequest<'_>) -> Result<(), Error> {
         let origin = if request.has_origin() { request.header("Origin") } else { None };
         let is_same = match (request.header("Sec-Fetch-Site"), origin) {
             (Some(site), _) if !site.is_empty() => matches!(site, b"same-origin" | b"none"),
@@ -106,7 +106,7 @@ impl Origins {
 }
 
 /// The requested host, with its port.
-fn host<'r>(request: &http::Request<'r>) -> &'r [u8] {
+fn host<'r>(request: &http::HttpRequest<'r>) -> &'r [u8] {
     match request.authority() {
         "" => request.header("Host").unwrap_or_default(),
         authority => authority.as_bytes(),

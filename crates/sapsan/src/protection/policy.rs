@@ -64,7 +64,11 @@ impl Protection {
 
     /// Checks a request before the layers and the handler, and may read its session. An error is the reply: they are not called.
     #[inline]
-    pub(crate) fn before(&self, request: &http::Request<'_>, session: &mut Option<SessionData>) -> Result<(), Error> {
+    pub(crate) fn before(
+        &self,
+        request: &http::HttpRequest<'_>,
+        session: &mut Option<SessionData>,
+    ) -> Result<(), Error> {
         self.origins.check(request)?;
         match &self.form_tokens {
             Some(form_tokens) => form_tokens.check(request, self.sessions(), session),

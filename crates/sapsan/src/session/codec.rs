@@ -89,7 +89,7 @@ impl Codec {
 
     /// The session of a request, or an empty one.
     #[inline]
-    pub(crate) fn load(&self, request: &http::Request<'_>) -> SessionData {
+    pub(crate) fn load(&self, request: &http::HttpRequest<'_>) -> SessionData {
         let cookies = cookies::of_request(request).filter(|cookie| cookie.name == &*self.name);
         self.load_first(cookies.map(|cookie| cookie.value), self.now())
     }

@@ -1,13 +1,13 @@
 //! Opening a data folder: for a command that writes into it, and for one that only looks at it.
 
 use crate::console::output;
-use docs::engine::{self, Classified, Options, Store};
-use docs::{Database, Differences};
+use docs::engine::{self, Classified, Store, StoreOptions};
+use docs::{Differences, DocumentDatabase};
 use server::config::ServiceConfig;
 use std::path::Path;
 
 /// Whether a folder could not be opened because nothing can be written into it.
-pub(crate) fn is_read_only(error: &engine::Error) -> bool {
+pub(crate) fn is_read_only(error: &engine::StoreError) -> bool {
     use std::io::ErrorKind::{PermissionDenied, ReadOnlyFilesystem};
     matches!(error.kind(), engine::ErrorKind::System(ReadOnlyFilesystem | PermissionDenied))
 }
@@ -17,7 +17,7 @@ pub(crate) fn open_to_write(
     config: &ServiceConfig,
     documents: &docs::config::Config,
     data: &Path,
-) -> Result<Database, String> {
+) -> Result<DocumentDatabase, String> {
     let (database, _) = server::open_folder(config, documents, data).map_err(|error| error.to_string())?;
     if !database.dropped().is_empty() {
         output::notice(format_args!("dropped from {}: {}", data.display(), database.dropped()));
@@ -31,8 +31,8 @@ pub(crate) fn open_to_look(
     documents: &docs::config::Config,
     file: &Path,
     data: &Path,
-    options: Options,
-) -> Result<Database, String> {
+    options: StoreOptions,
+) -> Result<DocumentDatabase, String> {
     let told = |error: &dyn std::fmt::Display| format!("{}: {error}", data.display());
     let (store, _) = Store::open(data, options).map_err(|error| match is_read_only(&error) {
         true => format!(
@@ -51,5 +51,5 @@ pub(crate) fn open_to_look(
             data.display()
         ));
     }
-    Database::with_store(documents, data, store).map_err(|error| told(&error))
+    DocumentDatabase::with_store(documents, data, store).map_err(|error| told(&error))
 }

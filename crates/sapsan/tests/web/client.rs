@@ -1,7 +1,7 @@
 //! A client that speaks raw bytes, and an application under test.
 #![allow(clippy::unwrap_used, reason = "a failed client is a failed test")]
 
-use sapsan::{App, Running};
+use sapsan::{App, RunningApp};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
@@ -10,7 +10,7 @@ use std::time::Duration;
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Starts an application with one loop on a free port.
-pub(crate) fn started(app: App) -> Running {
+pub(crate) fn started(app: App) -> RunningApp {
     app.threads(1).start("127.0.0.1:0").expect("the application starts")
 }
 
@@ -135,11 +135,11 @@ pub(crate) fn with_body(method: &str, target: &str, content_type: &str, body: &s
 }
 
 /// One GET on a connection of its own.
-pub(crate) fn get(running: &Running, target: &str) -> Reply {
+pub(crate) fn get(running: &RunningApp, target: &str) -> Reply {
     Client::to(running.address()).ask(&request("GET", target, ""))
 }
 
 /// One POST of JSON.
-pub(crate) fn post(running: &Running, target: &str, body: &str) -> Reply {
+pub(crate) fn post(running: &RunningApp, target: &str, body: &str) -> Reply {
     Client::to(running.address()).ask(&with_body("POST", target, "application/json", body))
 }

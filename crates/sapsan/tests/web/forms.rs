@@ -2,7 +2,8 @@
 
 use super::client::{Client, Reply, get, request, started, with_body};
 use sapsan::{
-    App, Error, FieldLimits, Form, Multipart, MultipartLimits, Path, Running, Threads, UploadLimits, blocking, upload,
+    App, Error, FieldLimits, Form, Multipart, MultipartLimits, Path, RunningApp, Threads, UploadLimits, blocking,
+    upload,
 };
 use std::io::{Read, Write};
 use std::path::PathBuf;
@@ -69,12 +70,12 @@ fn multipart(parts: &[String]) -> String {
 }
 
 #[track_caller]
-fn post(running: &Running, target: &str, content_type: &str, body: &str) -> Reply {
+fn post(running: &RunningApp, target: &str, content_type: &str, body: &str) -> Reply {
     Client::to(running.address()).ask(&with_body("POST", target, content_type, body))
 }
 
 #[track_caller]
-fn check(running: &Running, (target, content_type): (&str, &str), body: &str, told: &str) {
+fn check(running: &RunningApp, (target, content_type): (&str, &str), body: &str, told: &str) {
     let reply = post(running, target, content_type, body);
     assert!(reply.told().contains(told), "{} {}", reply.told(), &body[..body.len().min(200)]);
 }
@@ -302,7 +303,7 @@ fn an_upload_needs_its_executor() {
     assert!(error.contains("an executor \"nowhere\" is missing"), "{error}");
 }
 
-fn whoami(sapsan::Client(address): sapsan::Client) -> String {
+fn whoami(sapsan::ClientAddress(address): sapsan::ClientAddress) -> String {
     address.to_string()
 }
 

@@ -2,7 +2,8 @@
 
 use super::client::{Client, Reply, get, request, started, with_body};
 use sapsan::{
-    App, Error, FormTokens, Keys, Method, Origins, Response, Running, SecurityHeaders, Session, Sessions, Status, later,
+    App, Error, FormTokens, Keys, Method, Origins, Response, RunningApp, SecurityHeaders, Session, Sessions, Status,
+    later,
 };
 
 fn app() -> App {
@@ -12,12 +13,12 @@ fn app() -> App {
         .fold(app, |app, method| app.route(method, "/", || "changed"))
 }
 
-fn ask(running: &Running, method: &str, target: &str, fields: &str) -> Reply {
+fn ask(running: &RunningApp, method: &str, target: &str, fields: &str) -> Reply {
     Client::to(running.address()).ask(&request(method, target, fields))
 }
 
 #[track_caller]
-fn check(running: &Running, fields: &str, expected: u16) {
+fn check(running: &RunningApp, fields: &str, expected: u16) {
     for method in ["POST", "PUT", "PATCH", "DELETE"] {
         assert_eq!(ask(running, method, "/", fields).status, expected, "{method} {fields}");
     }
@@ -77,13 +78,13 @@ fn origins_can_be_named_routes_exempt_and_all_let_in() {
 }
 
 /// The token of a form and the cookie of its session.
-fn form(running: &Running, cookie: &str) -> (String, String) {
+fn form(running: &RunningApp, cookie: &str) -> (String, String) {
     let reply = ask(running, "GET", "/form", &format!("Cookie: {cookie}\r\n"));
     let field = reply.header("Set-Cookie").map_or(cookie, |field| field.split(';').next().unwrap());
     (reply.body.clone(), field.to_owned())
 }
 
-fn submit(running: &Running, target: &str, cookie: &str, fields: &str, body: &str) -> Reply {
+fn submit(running: &RunningApp, target: &str, cookie: &str, fields: &str, body: &str) -> Reply {
     let request = with_body("POST", target, "application/x-www-form-urlencoded", body);
     Client::to(running.address()).ask(&request.replace("\r\n\r\n", &format!("\r\nCookie: {cookie}\r\n{fields}\r\n")))
 }

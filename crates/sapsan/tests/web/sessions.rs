@@ -1,7 +1,7 @@
 //! Sessions from a client's side: what a cookie brings, what a reply says, what is no session.
 
 use super::client::{Client, Reply, get, request, started};
-use sapsan::{App, Error, Keys, Later, Path, Redirect, Running, Session, Sessions, Status, later};
+use sapsan::{App, Error, Keys, Later, Path, Redirect, RunningApp, Session, Sessions, Status, later};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
 
@@ -49,16 +49,16 @@ fn late(_session: Session<'_>) -> Later {
 
 /// The cookies that a browser has of one application.
 struct Browser<'a> {
-    running: &'a Running,
+    running: &'a RunningApp,
     cookie: Option<String>,
 }
 
 impl<'a> Browser<'a> {
-    fn new(running: &'a Running) -> Browser<'a> {
+    fn new(running: &'a RunningApp) -> Browser<'a> {
         Browser { running, cookie: None }
     }
 
-    fn with(running: &'a Running, cookie: &str) -> Browser<'a> {
+    fn with(running: &'a RunningApp, cookie: &str) -> Browser<'a> {
         Browser { running, cookie: Some(cookie.to_owned()) }
     }
 
@@ -141,7 +141,7 @@ fn a_rotated_key_keeps_sessions_and_signs_them_anew() {
     browser.check_user("Some(7)");
     browser.running = &old;
     browser.check_user("None");
-    [old, both, new].into_iter().for_each(Running::stop);
+    [old, both, new].into_iter().for_each(RunningApp::stop);
 }
 
 /// Seconds since 1970, as the tests of expiry have them.

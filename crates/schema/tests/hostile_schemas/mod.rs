@@ -1,7 +1,7 @@
 //! Schemas with all keywords, and documents that are expensive to check: each check ends within its limits.
 
-use binjson::{Document, encode};
-use schema::{Misfit, Names, Schema, Shape};
+use binjson::{StoredDocument, encode};
+use schema::{FieldNumbers, Misfit, Names, Schema};
 use serde_json::{Value, json};
 
 /// Schemas, by their difficulty.
@@ -141,6 +141,6 @@ pub(crate) fn check(schema: &Schema, stored: &[u8]) -> Result<(), Misfit> {
     for field in schema.fields() {
         names.add(&field.name).unwrap();
     }
-    let document = Document::from_bytes(stored).unwrap();
-    names.with_row(document, &mut Shape::default(), |row| schema.check(document, row, &names))
+    let document = StoredDocument::from_bytes(stored).unwrap();
+    names.with_row(document, &mut FieldNumbers::default(), |row| schema.check(document, row, &names))
 }

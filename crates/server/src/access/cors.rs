@@ -4,7 +4,7 @@
 //! Without the setting no page of another origin can read a reply. The general API has no CORS: see `sender`.
 
 use crate::config::CorsConfig;
-use http::{Reply, Request};
+use http::{HttpRequest, Reply};
 
 /// Reply fields that a page may read besides those that the standard always allows.
 const EXPOSED: &str = "ETag, Location, Retry-After, Sapsan-Plan";
@@ -34,14 +34,14 @@ impl Cors {
     }
 
     /// Adds the fields that let the requesting page read the reply.
-    pub(crate) fn mark(&self, request: &Request<'_>, reply: &mut Reply<'_>) {
+    pub(crate) fn mark(&self, request: &HttpRequest<'_>, reply: &mut Reply<'_>) {
         if self.allow(request, reply) {
             reply.header("Access-Control-Expose-Headers", EXPOSED);
         }
     }
 
     /// Answers a browser's preflight request. `allow` are the methods of the route.
-    pub(crate) fn preflight(&self, request: &Request<'_>, allow: &str, reply: &mut Reply<'_>) {
+    pub(crate) fn preflight(&self, request: &HttpRequest<'_>, allow: &str, reply: &mut Reply<'_>) {
         if self.allow(request, reply) && request.header("Access-Control-Request-Method").is_some() {
             reply.header("Access-Control-Allow-Methods", self.methods.as_deref().unwrap_or(allow));
             reply.header("Access-Control-Allow-Headers", &self.headers);
@@ -50,7 +50,7 @@ impl Cors {
     }
 
     /// Whether the request's origin is allowed. Adds the fields that say so, and `Vary` for caches.
-    fn allow(&self, request: &Request<'_>, reply: &mut Reply<'_>) -> bool {
+    fn allow(&self, request: &HttpRequest<'_>, reply: &mut Reply<'_>) -> bool {
         if self.origins.is_some() {
             reply.header("Vary", "Origin");
         }

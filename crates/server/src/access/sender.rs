@@ -18,8 +18,8 @@
 //! Only requests below `/_/` are checked: a declared endpoint is public unless it names a scope.
 
 use crate::config::{AdminListener, ServerConfig, TokenConfig};
-use crate::failure::{Failure, Kind};
-use http::Request;
+use crate::failure::{Failure, FailureKind};
+use http::HttpRequest;
 use std::borrow::Cow;
 use std::net::IpAddr;
 
@@ -91,7 +91,7 @@ impl Access {
     }
 
     /// Whether the general API answers this request without a token.
-    pub(crate) fn check_sender(&self, request: &Request<'_>) -> Result<(), Failure> {
+    pub(crate) fn check_sender(&self, request: &HttpRequest<'_>) -> Result<(), Failure> {
         check_peer(request)?;
         check_proxies(request)?;
         self.check_hosts(request)?;
@@ -110,7 +110,7 @@ impl Access {
         }
     }
 
-    fn check_hosts(&self, request: &Request<'_>) -> Result<(), Failure> {
+    fn check_hosts(&self, request: &HttpRequest<'_>) -> Result<(), Failure> {
         let mut is_told = false;
         let authority = Some(request.authority().as_bytes()).filter(|authority| !authority.is_empty());
         // `http` rejects a second Host field. If there is an authority too, both must be local.
@@ -127,7 +127,7 @@ impl Access {
     }
 
     /// Checks the browser's fields about the requesting page. A page below `/_/` itself has the host's own origin.
-    fn check_site(&self, request: &Request<'_>) -> Result<(), Failure> {
+    fn check_site(&self, request: &HttpRequest<'_>) -> Result<(), Failure> {
         const REMEDY: &str = "pages of other origins may use declared endpoints alone";
         let host = request.header("Host").unwrap_or_default();
         for (name, value) in request.headers() {
@@ -153,7 +153,7 @@ impl Access {
     }
 }
 
-fn check_peer(request: &Request<'_>) -> Result<(), Failure> {
+fn check_peer(request: &HttpRequest<'_>) -> Result<(), Failure> {
     // An IPv6 address may contain an IPv4 address.
     let peer = request.peer().ip().to_canonical();
     if peer.is_loopback() {
@@ -162,7 +162,7 @@ fn check_peer(request: &Request<'_>) -> Result<(), Failure> {
     Err(refused(format!("the general API answers requests from its own machine only, and this one came from {peer}")))
 }
 
-fn check_proxies(request: &Request<'_>) -> Result<(), Failure> {
+fn check_proxies(request: &HttpRequest<'_>) -> Result<(), Failure> {
     const REMEDY: &str = "the general API answers direct requests only: ask the server itself, on its own machine";
     let is_of_proxy = |name: &str| {
         PROXY_FIELDS.iter().any(|field| field.eq_ignore_ascii_case(name))
@@ -209,7 +209,7 @@ fn host_of(authority: &str) -> Option<&str> {
 }
 
 fn forbidden(detail: impl Into<Cow<'static, str>>) -> Failure {
-    Failure::new(Kind::Forbidden, detail)
+    Failure::new(FailureKind::Forbidden, detail)
 }
 
 /// For a request without a token.

@@ -9,8 +9,8 @@ use super::sender::Granted;
 use super::tries::Tries;
 use crate::config::TokenConfig;
 pub use crate::config::token::{ADMIN, READ, WRITE};
-use crate::failure::{Failure, Kind};
-use http::Request;
+use crate::failure::{Failure, FailureKind};
+use http::HttpRequest;
 use sha2::{Digest, Sha256};
 use std::fmt::Write as _;
 use std::time::SystemTime;
@@ -48,14 +48,14 @@ impl Tokens {
     }
 
     /// The token that a request sends. `None`: it sends none, or one of another scheme.
-    pub(crate) fn of(&self, request: &Request<'_>, tries: &Tries) -> Result<Option<&TokenConfig>, Failure> {
+    pub(crate) fn of(&self, request: &HttpRequest<'_>, tries: &Tries) -> Result<Option<&TokenConfig>, Failure> {
         let Some(sent) = sent(request)? else { return Ok(None) };
         let Some(token) = self.find(&digest(sent)) else {
             if tries.failed(request.client()) {
                 return Err(unknown());
             }
             let detail = "the token is none of the file's `[tokens]`, and too many wrong ones came from this address: try again in a second";
-            return Err(Failure::new(Kind::TooManyTries, detail));
+            return Err(Failure::new(FailureKind::TooManyTries, detail));
         };
         check_end(token)?;
         Ok(Some(token))
@@ -84,7 +84,7 @@ pub(crate) struct Sent([u8; 32]);
 
 impl Sent {
     /// `None` if the request sends no token.
-    pub(crate) fn of(request: &Request<'_>) -> Option<Sent> {
+    pub(crate) fn of(request: &HttpRequest<'_>) -> Option<Sent> {
         sent(request).ok().flatten().map(|token| Sent(digest(token)))
     }
 }
@@ -93,24 +93,27 @@ fn check_end(token: &TokenConfig) -> Result<(), Failure> {
     if token.until.is_none_or(|until| until > SystemTime::now()) {
         return Ok(());
     }
-    Err(Failure::new(Kind::Unauthorized, format!("the token `{}` has ended: `until` of `[tokens.{0}]`", token.name)))
+    Err(Failure::new(
+        FailureKind::Unauthorized,
+        format!("the token `{}` has ended: `until` of `[tokens.{0}]`", token.name),
+    ))
 }
 
 /// A token is required, and the request has none.
 pub(crate) fn missing() -> Failure {
-    Failure::new(Kind::Unauthorized, "this needs a token, as in `Authorization: Bearer TOKEN`")
+    Failure::new(FailureKind::Unauthorized, "this needs a token, as in `Authorization: Bearer TOKEN`")
 }
 
 fn unknown() -> Failure {
-    Failure::new(Kind::Unauthorized, "the token is none of the file's `[tokens]`")
+    Failure::new(FailureKind::Unauthorized, "the token is none of the file's `[tokens]`")
 }
 
 /// The token of the Authorization field, with the scheme Bearer (RFC 6750).
-fn sent<'r>(request: &Request<'r>) -> Result<Option<&'r [u8]>, Failure> {
+fn sent<'r>(request: &HttpRequest<'r>) -> Result<Option<&'r [u8]>, Failure> {
     let mut values = request.headers().filter(|(name, _)| name.eq_ignore_ascii_case("Authorization"));
     let Some((_, value)) = values.next() else { return Ok(None) };
     if values.next().is_some() {
-        return Err(Failure::new(Kind::Unauthorized, "Authorization is given more than once"));
+        return Err(Failure::new(FailureKind::Unauthorized, "Authorization is given more than once"));
     }
     let (scheme, rest) = value.split_at(value.iter().position(|&byte| byte == b' ').unwrap_or(value.len()));
     Ok(scheme.eq_ignore_ascii_case(SCHEME).then(|| rest.trim_ascii()))

@@ -3,11 +3,11 @@
 //! It copies events from the shared window, or from its seat's piece while it is behind the window. Between two pulls it holds no
 //! events.
 
-use super::hub::{Arrival, End, Hub, Next, refuse};
+use super::hub::{Arrival, End, Hub, NextStep, refuse};
 use super::place::Place;
 use super::wanted::{Form, Wanted};
 use super::window::Chunk;
-use crate::failure::{Failure, Kind};
+use crate::failure::{Failure, FailureKind};
 use http::{BodySource, More, Status};
 use std::io::Write as _;
 use std::sync::Arc;
@@ -34,7 +34,7 @@ pub(crate) struct Consumer {
 pub(crate) fn begin(hub: &Arc<Hub>, arrival: Arrival, place: Place) {
     let Arrival { mut late, wanted } = arrival;
     let Some(number) = hub.join(late.nudge(), wanted, place) else {
-        return refuse(late, &Failure::new(Kind::Unavailable, "the server stops"));
+        return refuse(late, &Failure::new(FailureKind::Unavailable, "the server stops"));
     };
     late.header("Cache-Control", "no-store");
     let consumer = Consumer { hub: Arc::clone(hub), number, wanted, place, chunk: None, beat: None };
@@ -100,27 +100,27 @@ impl BodySource for Consumer {
     fn pull(&mut self, out: &mut Vec<u8>) -> More {
         let hub = Arc::clone(&self.hub);
         match hub.next(self.number, self.place, self.chunk, self.beat) {
-            Next::Chunk(number, chunk) => {
+            NextStep::Chunk(number, chunk) => {
                 let is_done = self.copy(&chunk, out);
                 self.chunk = Some(if is_done { number + 1 } else { number });
                 More::Yes
             }
-            Next::Piece(piece) => {
+            NextStep::Piece(piece) => {
                 self.chunk = None;
                 if self.copy(&piece, out) {
                     hub.taken(self.number);
                 }
                 More::Yes
             }
-            Next::Beat(beat, tip) => {
+            NextStep::Beat(beat, tip) => {
                 // The consumer waits at the tip: nothing before the tip was requested.
                 self.place = self.place.max(tip.unwrap_or(self.place));
                 self.heartbeat(out);
                 self.beat = Some(beat);
                 More::Yes
             }
-            Next::Nothing => More::Wait,
-            Next::End(end) => {
+            NextStep::Nothing => More::Wait,
+            NextStep::End(end) => {
                 self.say_end(&end, out);
                 More::No
             }

@@ -5,9 +5,9 @@ use super::consumer;
 use super::hub::{Arrival, End, Hub, Orders, Wanting, refuse};
 use super::place::Place;
 use super::window::{Chunk, Window};
-use crate::failure::{Failure, Kind, PROBLEM};
+use crate::failure::{Failure, FailureKind, PROBLEM};
 use crate::threads::in_flight::Taken;
-use docs::Database;
+use docs::DocumentDatabase;
 use docs::changes::Changes;
 use docs::engine::{self, Classified, ErrorKind};
 use http::LateReply;
@@ -44,7 +44,7 @@ pub(crate) struct Sizes {
 /// See the module's documentation.
 pub(crate) struct Follower {
     hub: Arc<Hub>,
-    database: Database,
+    database: DocumentDatabase,
     sizes: Sizes,
     live: Option<Live>,
     seats: Vec<Seat>,
@@ -67,7 +67,7 @@ struct Seat {
 }
 
 impl Follower {
-    pub(crate) fn new(hub: Arc<Hub>, database: Database, sizes: Sizes) -> Follower {
+    pub(crate) fn new(hub: Arc<Hub>, database: DocumentDatabase, sizes: Sizes) -> Follower {
         Follower { hub, database, sizes, live: None, seats: Vec::new(), next_beat: Instant::now() }
     }
 
@@ -146,7 +146,7 @@ impl Follower {
         let newest = self.database.store().stats().version;
         if since.change_number > newest {
             let detail = format!("since is {since}, but the newest change is {newest}");
-            return Err(Refusal::Failure(Failure::new(Kind::Invalid, detail)));
+            return Err(Refusal::Failure(Failure::new(FailureKind::Invalid, detail)));
         }
         if since < after {
             // Opened only to check that the changes are still kept. The consumer's seat may have to wait.
@@ -160,10 +160,10 @@ impl Follower {
         if self.live.is_some() {
             return Ok(());
         }
-        let busy = || Refusal::Failure(Failure::new(Kind::Busy, "too many bytes of large replies wait"));
+        let busy = || Refusal::Failure(Failure::new(FailureKind::Busy, "too many bytes of large replies wait"));
         let memory = self.hub.take(self.sizes.window_bytes + self.sizes.reader_bytes).ok_or_else(busy)?;
         let newest = self.database.store().stats().version;
-        let from = |error: engine::Error| refusal(Place::after(newest), &error);
+        let from = |error: engine::StoreError| refusal(Place::after(newest), &error);
         let mut changes = self.database.changes_since(newest).map_err(from)?;
         let hub = Arc::clone(&self.hub);
         changes.wake_by(move || hub.ring());
@@ -288,15 +288,15 @@ enum Refusal {
     Gone { since: Place, oldest: u64 },
 }
 
-fn refusal(since: Place, error: &engine::Error) -> Refusal {
+fn refusal(since: Place, error: &engine::StoreError) -> Refusal {
     match error.kind() {
         ErrorKind::ChangesGone { oldest } => Refusal::Gone { since, oldest },
-        ErrorKind::Busy => Refusal::Failure(Failure::new(Kind::Busy, "too many readers of changes")),
-        _ => Refusal::Failure(Failure::new(Kind::Unavailable, error.to_string())),
+        ErrorKind::Busy => Refusal::Failure(Failure::new(FailureKind::Busy, "too many readers of changes")),
+        _ => Refusal::Failure(Failure::new(FailureKind::Unavailable, error.to_string())),
     }
 }
 
-fn end_of(error: &engine::Error) -> End {
+fn end_of(error: &engine::StoreError) -> End {
     match error.kind() {
         ErrorKind::ChangesGone { oldest } => End::Gone { oldest },
         ErrorKind::Closed => End::Stopping,
@@ -306,7 +306,7 @@ fn end_of(error: &engine::Error) -> End {
 
 /// A problem document that contains where to begin again.
 fn say_gone(late: LateReply, since: Place, oldest: u64) {
-    let kind = Kind::Gone;
+    let kind = FailureKind::Gone;
     let detail = format!(
         "changes since {since} are kept no longer: read the collections, and go on from {oldest} or later; \
          [server] changes_kept_bytes keeps more"

@@ -15,9 +15,9 @@
 use super::place::Place;
 use super::wanted::Wanted;
 use super::window::{Chunk, Window};
-use crate::failure::{Failure, Kind};
+use crate::failure::{Failure, FailureKind};
 use crate::threads::in_flight::{InFlight, Taken};
-use docs::Database;
+use docs::DocumentDatabase;
 use http::{LateReply, Nudge};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -58,7 +58,7 @@ impl std::fmt::Display for End {
 }
 
 /// Next step of a consumer.
-pub(crate) enum Next {
+pub(crate) enum NextStep {
     Chunk(u64, Arc<Chunk>),
     /// Events before the window.
     Piece(Arc<Chunk>),
@@ -94,7 +94,7 @@ pub(crate) struct Orders {
     pub(crate) has_members: bool,
     pub(crate) is_ending: bool,
     /// A database that has taken over.
-    pub(crate) database: Option<Database>,
+    pub(crate) database: Option<DocumentDatabase>,
 }
 
 struct Member {
@@ -137,7 +137,7 @@ struct State {
     next_member: u64,
     beat: u64,
     is_ending: bool,
-    database: Option<Database>,
+    database: Option<DocumentDatabase>,
 }
 
 /// See the module's documentation.
@@ -197,13 +197,13 @@ impl Hub {
         let mut state = self.lock();
         if state.is_ending {
             return Err(Failure::new(
-                Kind::Unavailable,
+                FailureKind::Unavailable,
                 "the server stops, or its feed of changes has ended by a fault",
             ));
         }
         if state.members.len() + state.arrivals.len() >= CONSUMERS_MAX {
             let detail = format!("{CONSUMERS_MAX} consumers of changes are connected");
-            return Err(Failure::new(Kind::Busy, detail));
+            return Err(Failure::new(FailureKind::Busy, detail));
         }
         state.arrivals.extend(arrival());
         drop(state);
@@ -212,15 +212,17 @@ impl Hub {
     }
 
     /// Next step of a consumer. `chunk`: its chunk of the window; `beat`: the last heartbeat that it sent.
-    pub(crate) fn next(&self, number: u64, place: Place, chunk: Option<u64>, beat: Option<u64>) -> Next {
+    pub(crate) fn next(&self, number: u64, place: Place, chunk: Option<u64>, beat: Option<u64>) -> NextStep {
         let mut state = self.lock();
         let State { window, members, beat: now, is_ending, .. } = &mut *state;
-        let (Some(member), Some(window)) = (members.get_mut(&number), window) else { return Next::End(End::Stopping) };
+        let (Some(member), Some(window)) = (members.get_mut(&number), window) else {
+            return NextStep::End(End::Stopping);
+        };
         if *is_ending {
-            return Next::End(End::Stopping);
+            return NextStep::End(End::Stopping);
         }
         if let Some(end) = &member.end {
-            return Next::End(end.clone());
+            return NextStep::End(end.clone());
         }
         let place = place.max(member.known);
         let is_out = match chunk {
@@ -230,7 +232,7 @@ impl Hub {
         if member.behind.is_none() && is_out {
             if chunk.is_some() {
                 self.cut_off.fetch_add(1, Ordering::Relaxed);
-                return Next::End(End::TooSlow);
+                return NextStep::End(End::TooSlow);
             }
             // It has just left its seat, and the window has moved on meanwhile.
             member.behind = Some(Behind::at(place));
@@ -244,19 +246,19 @@ impl Hub {
                 if piece.is_none() && !behind.wants {
                     (behind.wants, behind.place) = (true, place);
                 }
-                (piece.map(Next::Piece), None)
+                (piece.map(NextStep::Piece), None)
             }
             None => {
                 let chunk = chunk.unwrap_or_else(|| window.find(place));
-                (window.chunk(chunk).map(|found| Next::Chunk(chunk, Arc::clone(found))), Some(window.tip()))
+                (window.chunk(chunk).map(|found| NextStep::Chunk(chunk, Arc::clone(found))), Some(window.tip()))
             }
         };
         if beat.is_none() {
-            return Next::Beat(*now, None);
+            return NextStep::Beat(*now, None);
         }
         match next {
             Some(next) => next,
-            None if beat != Some(*now) => Next::Beat(*now, tip),
+            None if beat != Some(*now) => NextStep::Beat(*now, tip),
             None => {
                 member.waits = true;
                 let wants = member.behind.is_some();
@@ -264,7 +266,7 @@ impl Hub {
                 if wants {
                     self.ring();
                 }
-                Next::Nothing
+                NextStep::Nothing
             }
         }
     }
@@ -303,14 +305,14 @@ impl Hub {
         let nudges = nudges(&mut state, |_| true);
         drop(state);
         for arrival in arrivals {
-            refuse(arrival.late, &Failure::new(Kind::Unavailable, "the server stops"));
+            refuse(arrival.late, &Failure::new(FailureKind::Unavailable, "the server stops"));
         }
         nudges.iter().for_each(Nudge::send);
         self.ring();
     }
 
     /// Makes the follower continue with a database that has taken over.
-    pub(crate) fn move_on(&self, database: Database) {
+    pub(crate) fn move_on(&self, database: DocumentDatabase) {
         let before = self.lock().database.replace(database);
         drop(before);
         self.ring();

@@ -29,7 +29,7 @@ use crate::config::memory::Division;
 use crate::failure::Failure;
 use crate::threads::in_flight::InFlight;
 use crate::threads::panics::Panics;
-use docs::Database;
+use docs::DocumentDatabase;
 use follower::{Follower, Sizes};
 use hub::Hub;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -54,7 +54,7 @@ impl Feed {
     }
 
     /// Starts the thread.
-    pub(crate) fn start(&self, database: &Database) -> std::io::Result<()> {
+    pub(crate) fn start(&self, database: &DocumentDatabase) -> std::io::Result<()> {
         let (hub, panics) = (Arc::clone(&self.hub), Arc::clone(&self.panics));
         let follower = Follower::new(Arc::clone(&self.hub), database.clone(), self.sizes);
         let thread = std::thread::Builder::new().name("changes".to_owned()).spawn(move || {
@@ -66,7 +66,7 @@ impl Feed {
     }
 
     /// Continues with a database that has taken over, with the same collections: the old one is released.
-    pub(crate) fn move_on(&self, database: &Database) {
+    pub(crate) fn move_on(&self, database: &DocumentDatabase) {
         self.hub.move_on(database.clone());
     }
 

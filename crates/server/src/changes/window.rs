@@ -12,7 +12,7 @@ use super::place::Place;
 use crate::config::memory::CHANGES_CHUNK_BYTES;
 use docs::CollectionId;
 use docs::catalog::Catalog;
-use docs::changes::{DocumentChange, Event};
+use docs::changes::{ChangeEvent, DocumentChange};
 use docs::order::Scalar;
 use std::collections::VecDeque;
 use std::io::Write as _;
@@ -73,7 +73,7 @@ impl Chunk {
     }
 
     /// Encodes an event.
-    pub(crate) fn push(&mut self, catalog: &Catalog, event: &Event<'_>) {
+    pub(crate) fn push(&mut self, catalog: &Catalog, event: &ChangeEvent<'_>) {
         let place = match event.is_last {
             true => Place::after(event.change_number),
             false => Place::within(event.change_number, event.number),
@@ -193,7 +193,7 @@ mod tests {
     fn chunk(change_number: u64) -> Chunk {
         let mut chunk = Chunk::default();
         let change = DocumentChange::Reset;
-        let event = Event { change_number, number: 0, is_last: true, collection: CollectionId(0), change };
+        let event = ChangeEvent { change_number, number: 0, is_last: true, collection: CollectionId(0), change };
         chunk.push(&Catalog::default(), &event);
         chunk
     }

@@ -1,6 +1,6 @@
 //! `[server] cors`: the pages of other origins that may use declared endpoints, and how.
 
-use docs::config::{Item, Table};
+use docs::config::{ConfigTable, Item};
 
 /// Limit of origins, and of header fields.
 const LIST_MAX: usize = 64;
@@ -53,7 +53,7 @@ pub(super) fn read(item: &Item<'_>) -> Option<CorsConfig> {
 }
 
 /// A list of texts, each checked by `is_right`.
-fn list(table: &Table<'_>, key: &str, allowed: &str, is_right: impl Fn(&str) -> bool) -> Option<Vec<String>> {
+fn list(table: &ConfigTable<'_>, key: &str, allowed: &str, is_right: impl Fn(&str) -> bool) -> Option<Vec<String>> {
     let item = table.get(key)?;
     let mut texts = item.texts()?;
     if texts.len() > LIST_MAX {

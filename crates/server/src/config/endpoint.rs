@@ -4,7 +4,7 @@ use super::files::{FilesConfig, folder_pattern, rest_parameter};
 use super::guard::GuardConfig;
 use super::steps::{self, StepConfig};
 use super::token::{self, check_scope};
-use docs::config::{Item, Parameter, ParameterDefault, ParameterPlace, Table};
+use docs::config::{ConfigTable, Item, Parameter, ParameterDefault, ParameterPlace};
 use docs::sql::PAGE_ROWS_MAX;
 use http::Method;
 use std::sync::Arc;
@@ -69,7 +69,7 @@ pub struct EndpointConfig {
     /// What it does.
     pub action: Action,
     /// A document that must exist; otherwise 404, before the parameters are checked.
-    pub require: Option<Target>,
+    pub require: Option<DocumentTarget>,
     /// Declared query parameters.
     pub params: Vec<Parameter>,
     /// Path parameters whose type is declared.
@@ -77,7 +77,7 @@ pub struct EndpointConfig {
     /// The JSON of a successful write's reply, if it is fixed.
     pub reply: Option<String>,
     /// The declared body; its fields are parameters of steps.
-    pub body: Option<Arc<docs::Body>>,
+    pub body: Option<Arc<docs::BodySchema>>,
     /// The status of a successful reply, if it is declared.
     pub status: Option<u16>,
     /// Bytes of the action's value in the file, for mistakes found later (SQL).
@@ -97,15 +97,15 @@ const BODY_FACTOR: usize = 64;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
     /// Answers with a document.
-    Get(Target),
+    Get(DocumentTarget),
     /// Creates a document in the collection.
     Insert(String),
     /// Merges a patch into a document (RFC 7396).
-    Update(Target),
+    Update(DocumentTarget),
     /// Replaces a document.
-    Replace(Target),
+    Replace(DocumentTarget),
     /// Removes a document.
-    Delete(Target),
+    Delete(DocumentTarget),
     /// Answers with rows.
     Query {
         /// The statement.
@@ -156,7 +156,7 @@ pub struct SortConfig {
 
 /// `COLLECTION/{PARAMETER}`: a document named by the path.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Target {
+pub struct DocumentTarget {
     /// The collection.
     pub collection: String,
     /// The path parameter that holds the key.
@@ -182,7 +182,7 @@ impl EndpointConfig {
         {
             table.mistake(GET_WRITES, GET_ALLOWED);
         }
-        let require = table.get("require").and_then(|item| Target::read(&item, known, collections));
+        let require = table.get("require").and_then(|item| DocumentTarget::read(&item, known, collections));
         let params = table.get("params").and_then(|item| item.table());
         let (path_params, params) = params.map_or_else(Default::default, |params| read_params(&params, pattern));
         for (key, own) in [(SORT, SORT), (PAGE, LIMIT), (PAGE, AFTER)] {
@@ -296,7 +296,7 @@ impl EndpointConfig {
 fn with_guards(
     mut params: Vec<Parameter>,
     guard: &GuardConfig,
-    (pattern, body): (&str, Option<&docs::Body>),
+    (pattern, body): (&str, Option<&docs::BodySchema>),
     item: &Item<'_>,
 ) -> Vec<Parameter> {
     for own in &guard.params {
@@ -316,7 +316,7 @@ fn with_guards(
 }
 
 /// `allow = "token"` with `scope`; the default scope is `read` for GET and `write` for the others.
-fn scope(table: &Table<'_>, method: Method) -> Option<String> {
+fn scope(table: &ConfigTable<'_>, method: Method) -> Option<String> {
     let needs_token = table.get("allow").and_then(|item| item.word(&[("anyone", false), ("token", true)]));
     let given = table.get("scope");
     if needs_token != Some(true) {
@@ -403,7 +403,7 @@ fn check_segment(segment: &str) -> Result<(), String> {
 }
 
 fn action(
-    table: &Table<'_>,
+    table: &ConfigTable<'_>,
     route: Option<&(Method, String)>,
     collections: &[String],
 ) -> Option<(Action, std::ops::Range<usize>)> {
@@ -425,7 +425,7 @@ fn action(
         }
     }
     let pattern = route.map(|(_, pattern)| pattern.as_str());
-    let target = || Target::read(item, pattern, collections);
+    let target = || DocumentTarget::read(item, pattern, collections);
     let action = match item.name() {
         "get" => Action::Get(target()?),
         "insert" => Action::Insert(collection(item, item.text()?, collections)?),
@@ -442,7 +442,7 @@ fn action(
     Some((action, item.span()))
 }
 
-fn query(item: &Item<'_>, table: &Table<'_>) -> Option<Action> {
+fn query(item: &Item<'_>, table: &ConfigTable<'_>) -> Option<Action> {
     let sql = item.text()?.to_owned();
     let (one_row, wrap) = rows_of(table);
     let limit = table.get("limit").and_then(|item| item.integer(1..=1_000_000)).map(i64::unsigned_abs);
@@ -452,7 +452,7 @@ fn query(item: &Item<'_>, table: &Table<'_>) -> Option<Action> {
 }
 
 /// `{ limit = 20, max = 100 }`.
-fn read_page(item: &Item<'_>, endpoint: &Table<'_>, (one_row, wrap): (bool, Option<&str>)) -> Option<PageConfig> {
+fn read_page(item: &Item<'_>, endpoint: &ConfigTable<'_>, (one_row, wrap): (bool, Option<&str>)) -> Option<PageConfig> {
     let table = item.table()?;
     table.check_keys(&[LIMIT, "max"], &[]);
     let most = PAGE_ROWS_MAX as i64;
@@ -484,14 +484,14 @@ fn read_sort(item: &Item<'_>) -> Vec<SortConfig> {
 }
 
 /// Whether the reply is one row, and the name of its wrapper.
-fn rows_of(table: &Table<'_>) -> (bool, Option<String>) {
+fn rows_of(table: &ConfigTable<'_>) -> (bool, Option<String>) {
     let one_row = table.get("result").and_then(|item| item.word(&[("rows", false), ("row", true)])).unwrap_or(false);
     (one_row, table.get("wrap").and_then(|item| item.text().map(str::to_owned)))
 }
 
 /// The declared body. Its fields are parameters beside the others, so all names must differ.
-fn read_body(item: &Item<'_>, pattern: &str, params: &[Parameter]) -> Option<Arc<docs::Body>> {
-    let body = docs::Body::read(item)?;
+fn read_body(item: &Item<'_>, pattern: &str, params: &[Parameter]) -> Option<Arc<docs::BodySchema>> {
+    let body = docs::BodySchema::read(item)?;
     for name in body.names() {
         let of_query = params.iter().any(|parameter| parameter.name == name);
         if of_query || path_parameters(pattern).any(|part| part == name) {
@@ -513,9 +513,9 @@ fn collection(item: &Item<'_>, name: &str, collections: &[String]) -> Option<Str
     None
 }
 
-impl Target {
+impl DocumentTarget {
     /// `pattern`: the route's, if it is valid.
-    fn read(item: &Item<'_>, pattern: Option<&str>, collections: &[String]) -> Option<Target> {
+    fn read(item: &Item<'_>, pattern: Option<&str>, collections: &[String]) -> Option<DocumentTarget> {
         let text = item.text()?;
         let parts = text.split_once("/{").and_then(|(name, rest)| Some((name, rest.strip_suffix('}')?)));
         let Some((name, parameter)) = parts else {
@@ -529,12 +529,12 @@ impl Target {
             );
             return None;
         }
-        Some(Target { collection: collection(item, name, collections)?, parameter: parameter.to_owned() })
+        Some(DocumentTarget { collection: collection(item, name, collections)?, parameter: parameter.to_owned() })
     }
 }
 
 /// The declared parameters: those of the path, and those of the request's query.
-fn read_params(table: &Table<'_>, pattern: &str) -> (Vec<Parameter>, Vec<Parameter>) {
+fn read_params(table: &ConfigTable<'_>, pattern: &str) -> (Vec<Parameter>, Vec<Parameter>) {
     let (mut of_path, mut of_query) = (Vec::new(), Vec::new());
     for item in table.entries() {
         let parameter = Parameter::read(&item);

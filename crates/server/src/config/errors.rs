@@ -1,13 +1,13 @@
 //! `[errors]`: statuses and body of a declared endpoint's failures.
 
 use crate::failure::ErrorRules;
-use docs::config::Table;
+use docs::config::ConfigTable;
 
 /// Bytes of a fixed error body.
 const BODY_BYTES_MAX: usize = 4096;
 
 /// Reads the section; missing keys keep their defaults.
-pub(crate) fn read(table: &Table<'_>) -> ErrorRules {
+pub(crate) fn read(table: &ConfigTable<'_>) -> ErrorRules {
     table.check_keys(&["invalid", "conflict", "not_found", "body"], &[]);
     let mut rules = ErrorRules::default();
     for (name, status) in

@@ -1,6 +1,6 @@
 //! `files` of an endpoint: a folder whose files it serves.
 
-use docs::config::{Item, Table};
+use docs::config::{ConfigTable, Item};
 use http::{Files, Method};
 use std::path::{Path, PathBuf};
 
@@ -23,7 +23,11 @@ pub struct FilesConfig {
 impl FilesConfig {
     /// Reads `"public"`, or `{ folder = "public", index = true }`, of an endpoint with this route. A folder that cannot be opened is a
     /// mistake.
-    pub(super) fn read(item: &Item<'_>, endpoint: &Table<'_>, route: Option<&(Method, String)>) -> Option<FilesConfig> {
+    pub(super) fn read(
+        item: &Item<'_>,
+        endpoint: &ConfigTable<'_>,
+        route: Option<&(Method, String)>,
+    ) -> Option<FilesConfig> {
         for other in OF_DOCUMENTS.iter().filter_map(|name| endpoint.get(name)) {
             other.mistake(format!("`{}` beside `files`: a file is no document", other.name()), "");
         }

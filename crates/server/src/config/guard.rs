@@ -3,7 +3,7 @@
 //! Its parameters come only from header fields, cookies and `[params]`, so that it means the same in every endpoint.
 
 use super::steps::{DETAIL_BYTES_MAX, StepConfig};
-use docs::config::{Item, Parameter, ParameterPlace, Table};
+use docs::config::{ConfigTable, Item, Parameter, ParameterPlace};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -52,7 +52,7 @@ impl GuardConfig {
 }
 
 /// Reads all guards of the file.
-pub(crate) fn read_all(root: &Table<'_>) -> Vec<Arc<GuardConfig>> {
+pub(crate) fn read_all(root: &ConfigTable<'_>) -> Vec<Arc<GuardConfig>> {
     let Some(table) = root.get("guards").and_then(|item| item.table()) else { return Vec::new() };
     let mut entries = table.entries();
     if entries.len() > GUARDS_MAX {
@@ -84,7 +84,7 @@ fn read(item: &Item<'_>) -> Option<GuardConfig> {
     })
 }
 
-fn read_params(table: &Table<'_>) -> Vec<Parameter> {
+fn read_params(table: &ConfigTable<'_>) -> Vec<Parameter> {
     let mut entries = table.entries();
     if entries.len() > PARAMETERS_MAX {
         table.mistake(format!("{} parameters", entries.len()), format!("up to {PARAMETERS_MAX}"));

@@ -3,9 +3,9 @@
 
 use super::cors;
 use super::memory::{BODY_BYTES_DEFAULT, Division};
-use super::server::{AdminListener, BlockingModel, Durability, ServerConfig};
+use super::server::{Acknowledgement, AdminListener, BlockingModel, ServerConfig};
 use super::{size, tls};
-use docs::config::{Item, Table};
+use docs::config::{ConfigTable, Item};
 use http::{ProxyEntryError, TrustedProxies};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::time::Duration;
@@ -87,7 +87,7 @@ impl Default for ServerConfig {
             date: true,
             access_log: false,
             slow_log: None,
-            durability: Durability::Commit,
+            durability: Acknowledgement::Commit,
             cold_model: BlockingModel::Pool,
             changes_kept_bytes: 0,
             changes_kept: None,
@@ -114,7 +114,7 @@ impl ServerConfig {
     }
 
     /// Reads the section; missing keys keep their defaults.
-    pub(crate) fn read(table: &Table<'_>) -> ServerConfig {
+    pub(crate) fn read(table: &ConfigTable<'_>) -> ServerConfig {
         table.check_keys(&KEYS, &["redis"]);
         let mut config = ServerConfig::default();
         let set = |name: &str, range: std::ops::RangeInclusive<i64>, to: &mut usize| {
@@ -210,7 +210,7 @@ impl ServerConfig {
 }
 
 /// How long changes are kept. Without `changes_kept_bytes` none are kept.
-fn changes_kept(table: &Table<'_>) -> Option<Duration> {
+fn changes_kept(table: &ConfigTable<'_>) -> Option<Duration> {
     let item = table.get("changes_kept_seconds")?;
     if table.get("changes_kept_bytes").is_none() {
         item.mistake(
@@ -337,11 +337,11 @@ fn blocking_model(item: &Item<'_>) -> Option<BlockingModel> {
     model
 }
 
-fn durability(item: &Item<'_>) -> Option<Durability> {
+fn durability(item: &Item<'_>) -> Option<Acknowledgement> {
     const ALLOWED: &str = "\"commit\", \"none\", { interval_seconds = N }";
     match item.value().as_str() {
-        Some("commit") => return Some(Durability::Commit),
-        Some("none") => return Some(Durability::None),
+        Some("commit") => return Some(Acknowledgement::Commit),
+        Some("none") => return Some(Acknowledgement::None),
         Some(other) => {
             item.mistake(format!("`{}` is \"{other}\"", item.path()), ALLOWED);
             return None;
@@ -355,5 +355,5 @@ fn durability(item: &Item<'_>) -> Option<Durability> {
     let table = item.table()?;
     table.check_keys(&["interval_seconds"], &[]);
     let seconds = table.require("interval_seconds")?.integer(1..=3_600)?;
-    Some(Durability::Interval(Duration::from_secs(seconds.unsigned_abs())))
+    Some(Acknowledgement::Interval(Duration::from_secs(seconds.unsigned_abs())))
 }

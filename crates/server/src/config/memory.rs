@@ -83,7 +83,7 @@ const PARTS_BEYOND_PER_MEMTABLE: usize = 20;
 /// Limit of one memtable: its content is replayed after a crash, which should take well under a second.
 const MEMTABLE_BYTES_MOST: usize = 96 << 20;
 /// Number of memtables: one that is written, one that is merged, and two more for each of two old states that a long query or a
-/// backup still reads. With more such states writes wait (`docs::engine::Options::memtables_max`).
+/// backup still reads. With more such states writes wait (`docs::engine::StoreOptions::memtables_max`).
 pub(crate) const MEMTABLES: usize = 6;
 /// Part of the memory for a transaction, and its limit in bytes. The part is three eighths of the smallest memtable; the store
 /// requires at most a half.
@@ -93,7 +93,7 @@ const TRANSACTION_BYTES_MOST: usize = 8 << 20;
 const COPIES_PER_WRITE: usize = 3;
 /// Threads of the store that may prepare a write again, or hold a batch.
 const COMMITTERS: usize = 2;
-/// Bytes of a batch of the log beside one transaction (`docs::engine::Options`).
+/// Bytes of a batch of the log beside one transaction (`docs::engine::StoreOptions`).
 const BATCH_BYTES: usize = 1 << 20;
 /// Minimum memory of a reader of changes (`store`'s feed).
 const CHANGE_READER_BYTES: usize = 256 << 10;

@@ -21,13 +21,13 @@ mod unreachable;
 
 pub use cors::CorsConfig;
 pub(crate) use endpoint::{AFTER, DECLARED_MAX, GET_ALLOWED, GET_WRITES, LIMIT, SORT, path_parameters};
-pub use endpoint::{Action, EndpointConfig, PageConfig, SortConfig, Target};
+pub use endpoint::{Action, DocumentTarget, EndpointConfig, PageConfig, SortConfig};
 pub use files::FilesConfig;
 pub(crate) use files::{folder_pattern, rest_parameter};
 pub use guard::GuardConfig;
 pub(crate) use guard::read_all as read_guards;
 pub use listen::listen_address;
-pub use server::{AdminListener, BlockingModel, Durability, ServerConfig};
+pub use server::{Acknowledgement, AdminListener, BlockingModel, ServerConfig};
 pub use steps::StepConfig;
 pub use tls::TlsConfig;
 pub(crate) use token::read_all as read_tokens;
@@ -35,7 +35,7 @@ pub use token::{TokenConfig, is_scope, parse_moment};
 pub use unreachable::unreachable_scopes;
 
 use crate::failure::ErrorRules;
-use docs::config::{Config, Mistake, Mistakes, Source};
+use docs::config::{Config, ConfigFile, Mistake, Mistakes};
 use std::path::PathBuf;
 
 /// Limit of a configuration file.
@@ -97,7 +97,7 @@ impl std::error::Error for ConfigError {}
 impl ServiceConfig {
     /// A mistake found later, at these bytes of the file.
     pub fn mistake_at(&self, span: std::ops::Range<usize>, what: impl Into<String>) -> Mistake {
-        let source = Source::new(&self.path, &self.text);
+        let source = ConfigFile::new(&self.path, &self.text);
         source.mistake(span, what, "");
         match source.finish() {
             Err(mut mistakes) => mistakes.list.swap_remove(0),

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 /// When a write is acknowledged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Durability {
+pub enum Acknowledgement {
     /// When it is on disk.
     Commit,
     /// At once; the log is synced at this interval.
@@ -108,7 +108,7 @@ pub struct ServerConfig {
     /// Requests that take at least this time are logged; `None`: none are.
     pub slow_log: Option<Duration>,
     /// When a write is acknowledged.
-    pub durability: Durability,
+    pub durability: Acknowledgement,
     /// Execution model of reads that would wait for the disk.
     pub cold_model: BlockingModel,
     /// Bytes of the log kept for readers of changes, besides those that a restart needs. 0: none.
@@ -129,6 +129,6 @@ pub struct ServerConfig {
     pub query_spill_bytes: u64,
     /// The folder for `POST /_/backup`; `None`: the running server makes no backups.
     pub backups: Option<PathBuf>,
-    /// See `docs::engine::Options::read_ahead`. Not a key of the file.
+    /// See `docs::engine::StoreOptions::read_ahead`. Not a key of the file.
     pub read_ahead: Option<bool>,
 }

@@ -1,6 +1,6 @@
 //! `steps` of an endpoint: statements in one transaction, each with its expectation and the answer if that fails.
 
-use docs::config::{Item, Table};
+use docs::config::{ConfigTable, Item};
 use docs::statements::STEPS_MAX;
 use std::ops::Range;
 
@@ -36,7 +36,7 @@ pub(super) fn read(item: &Item<'_>) -> Option<Vec<StepConfig>> {
     (steps.len() == items.len()).then_some(steps)
 }
 
-fn read_one(table: &Table<'_>) -> Option<StepConfig> {
+fn read_one(table: &ConfigTable<'_>) -> Option<StepConfig> {
     table.check_keys(&KEYS, &[]);
     let sql = table.require("sql")?;
     let expect = table.get("expect");

@@ -3,8 +3,8 @@
 //! The files are read with the configuration, so a missing or damaged file, or a key of another certificate, is a mistake of the
 //! configuration. They are read again at each reload.
 
-use docs::config::{Item, Table, read_file};
-use reactor::{TlsError, TlsServer};
+use docs::config::{ConfigTable, Item, read_file};
+use reactor::{CertificateError, TlsServer};
 use std::path::{Path, PathBuf};
 
 /// Protocols offered inside TLS (RFC 7301).
@@ -41,11 +41,11 @@ impl TlsConfig {
         Ok((read(&self.cert)?, read(&self.key)?))
     }
 
-    fn named(&self, error: &TlsError) -> String {
+    fn named(&self, error: &CertificateError) -> String {
         let (cert, key) = (self.cert.display(), self.key.display());
         match error {
-            TlsError::Key(_) => format!("{key}: {error}"),
-            TlsError::Mismatch => format!("{key} is not the private key of the certificate in {cert}"),
+            CertificateError::Key(_) => format!("{key}: {error}"),
+            CertificateError::Mismatch => format!("{key} is not the private key of the certificate in {cert}"),
             _ => format!("{cert}: {error}"),
         }
     }
@@ -61,6 +61,6 @@ pub(super) fn read(item: &Item<'_>) -> Option<TlsConfig> {
     Some(config)
 }
 
-fn file(table: &Table<'_>, key: &str) -> Option<PathBuf> {
+fn file(table: &ConfigTable<'_>, key: &str) -> Option<PathBuf> {
     Some(table.source().relative(table.require(key)?.text()?))
 }

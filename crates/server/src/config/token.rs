@@ -1,6 +1,6 @@
 //! `[tokens.NAME]`: the SHA-256 of a token, its scopes, and its expiry.
 
-use docs::config::{Item, Table};
+use docs::config::{ConfigTable, Item};
 use jiff::Timestamp;
 use jiff::civil::Date;
 use jiff::tz::TimeZone;
@@ -40,7 +40,7 @@ impl TokenConfig {
 }
 
 /// Reads the section. Mistakes are recorded, and an invalid entry is left out.
-pub(crate) fn read_all(root: &Table<'_>) -> Vec<TokenConfig> {
+pub(crate) fn read_all(root: &ConfigTable<'_>) -> Vec<TokenConfig> {
     let Some(table) = root.get("tokens").and_then(|item| item.table()) else { return Vec::new() };
     let mut entries = table.entries();
     if entries.len() > TOKENS_MAX {

@@ -5,9 +5,9 @@ use super::kept_request::KeptRequest;
 use super::late_query::LateQuery;
 use super::query::DeclaredQuery;
 use super::steps::DeclaredSteps;
-use crate::config::{Action as Declared, EndpointConfig, SORT, Target, folder_pattern, rest_parameter};
+use crate::config::{Action as Declared, DocumentTarget, EndpointConfig, SORT, folder_pattern, rest_parameter};
 use crate::failure::refusal;
-use crate::failure::{Failure, Kind};
+use crate::failure::{Failure, FailureKind};
 use crate::reads::cold::{OnLoop, Room};
 use crate::reads::direct::{self, Waiting};
 use crate::reads::named::{Named, Unread, missing};
@@ -20,7 +20,7 @@ use crate::requests::preconditions;
 use crate::service::cold_read;
 use crate::service::permission;
 use crate::service::query_limits::Whole;
-use crate::service::write::{self, Answer, Asked};
+use crate::service::write::{self, Answer, BoundGuard};
 use crate::service::{Local, Service};
 use crate::statements::guard::DeclaredGuard;
 use crate::statements::guard::Ended;
@@ -28,8 +28,8 @@ use docs::catalog::Catalog;
 use docs::config::Parameter;
 use docs::engine::ErrorKind;
 use docs::statements::Guard;
-use docs::{CollectionId, Op, Precondition, Required, Session, Write};
-use http::{Files, LateReply, Method, Params, Reply, Request, Series, Status};
+use docs::{CollectionId, Op, Precondition, ReaderSession, Required, Write};
+use http::{Files, HttpRequest, LateReply, Method, Params, Reply, Series, Status};
 use std::sync::Arc;
 
 /// One endpoint with resolved names.
@@ -96,7 +96,7 @@ impl Endpoint {
             is_declared: config.reply.is_some(),
             has_tag: !matches!(config.action, Declared::Delete(_)),
         };
-        let named = |target: &Target| Named::new(target, &config.pattern, catalog);
+        let named = |target: &DocumentTarget| Named::new(target, &config.pattern, catalog);
         let action = match &config.action {
             Declared::Get(target) => Action::Get(named(target)?),
             Declared::Insert(name) => {
@@ -189,7 +189,7 @@ impl Endpoint {
         &self,
         service: &Service,
         local: &mut Local,
-        request: &Request<'_>,
+        request: &HttpRequest<'_>,
         params: &Params<'_, '_>,
         reply: Reply<'_>,
     ) {
@@ -209,7 +209,7 @@ impl Endpoint {
         &self,
         service: &Service,
         local: &mut Local,
-        request: &Request<'_>,
+        request: &HttpRequest<'_>,
         params: &Params<'_, '_>,
         reply: Reply<'_>,
     ) {
@@ -313,7 +313,7 @@ impl Endpoint {
         }
         if self.header_params.is_some() || self.guard.is_some() {
             // The kept request has no header fields, and its query could contain parameters that only they may set.
-            let failure = Failure::new(Kind::Busy, "the configuration has just changed: try again");
+            let failure = Failure::new(FailureKind::Busy, "the configuration has just changed: try again");
             refusal::refuse(&service.errors, late, &failure);
             return None;
         }
@@ -330,7 +330,7 @@ impl Endpoint {
         let query = required.and_then(|()| match &self.action {
             Action::Query(query) => Ok(query),
             Action::Sorted(queries) => chosen(queries, &request.query, &mut text),
-            _ => Err(Failure::new(Kind::Busy, "the configuration of this path has just changed: try again")),
+            _ => Err(Failure::new(FailureKind::Busy, "the configuration of this path has just changed: try again")),
         });
         match query.and_then(|query| query.asked_again(service, (request, params), whole)) {
             Ok(query) => Some((Arc::new(query), late)),
@@ -352,7 +352,7 @@ impl Endpoint {
 
 /// Whether a guard returns a row now: a rejected sender must not learn whether a required document exists. If this check would
 /// have to wait for the disk, it is made with the rest.
-fn admitted_before(declared: &DeclaredGuard, guard: &Guard, session: &Session) -> Result<(), Failure> {
+fn admitted_before(declared: &DeclaredGuard, guard: &Guard, session: &ReaderSession) -> Result<(), Failure> {
     match declared.admit(guard, &session.now()) {
         Err(Ended::Refused(failure)) => Err(failure),
         Ok(_) | Err(Ended::Query(_) | Ended::NoRow) => Ok(()),
@@ -373,7 +373,7 @@ fn chosen<'q>(
     };
     found.map(|(_, query)| query).ok_or_else(|| {
         let known: Vec<&str> = queries.iter().map(|(name, _)| name.as_str()).collect();
-        Failure::new(Kind::Invalid, format!("parameter `sort` is none of {}", known.join(", ")))
+        Failure::new(FailureKind::Invalid, format!("parameter `sort` is none of {}", known.join(", ")))
     })
 }
 
@@ -381,12 +381,12 @@ fn chosen<'q>(
 #[cold]
 pub(crate) fn read_elsewhere(
     service: &Service,
-    (required, guard): (Option<Unread>, Option<Asked>),
+    (required, guard): (Option<Unread>, Option<BoundGuard>),
     (document, precondition): (Unread, Precondition),
     late: LateReply,
 ) {
     let (errors, replies) = (Arc::clone(&service.errors), service.replies.clone());
-    let read = move |session: &Session, room: Room| {
+    let read = move |session: &ReaderSession, room: Room| {
         let now = session.now();
         if let Some((declared, guard)) = &guard {
             declared.admit(guard, &now).map_err(Ended::failure)?;
@@ -406,8 +406,8 @@ impl Named {
         &self,
         service: &Service,
         local: &mut Local,
-        (request, params): (&Request<'_>, &Params<'_, '_>),
-        (unread, guard): (&mut Option<Unread>, &mut Option<Asked>),
+        (request, params): (&HttpRequest<'_>, &Params<'_, '_>),
+        (unread, guard): (&mut Option<Unread>, &mut Option<BoundGuard>),
         reply: Reply<'_>,
     ) {
         let Local { session, text: scratch, cold, direct, .. } = local;
@@ -448,7 +448,8 @@ impl Named {
                 let (document, late) = (self.unread(key), reply.later());
                 return match (slot, direct) {
                     (Some(slot), Some(direct)) => {
-                        direct.wait(slot, Waiting { late, document, kind: direct::Kind::Declared(precondition) });
+                        direct
+                            .wait(slot, Waiting { late, document, kind: direct::DirectAnswer::Declared(precondition) });
                     }
                     _ => read_elsewhere(service, (None, guard.take()), (document, precondition), late),
                 };
@@ -474,8 +475,8 @@ impl Named {
         &self,
         service: &Service,
         local: &mut Local,
-        (request, params): (&Request<'_>, &Params<'_, '_>),
-        (op, required, guard): (impl FnOnce(Vec<u8>) -> Op, Option<Required>, Option<Asked>),
+        (request, params): (&HttpRequest<'_>, &Params<'_, '_>),
+        (op, required, guard): (impl FnOnce(Vec<u8>) -> Op, Option<Required>, Option<BoundGuard>),
         answer: &Answer,
         reply: Reply<'_>,
     ) {

@@ -1,15 +1,15 @@
 //! An endpoint that serves the files of a folder.
 
-use crate::failure::{Failure, Kind};
+use crate::failure::{Failure, FailureKind};
 use crate::service::{Local, Service};
-use http::{FileMiss, Files, Reply, Request};
+use http::{FileMiss, Files, HttpRequest, Reply};
 
 /// Answers with the file named by the rest of the path.
 pub(crate) fn answer(
     service: &Service,
     local: &mut Local,
     files: &Files,
-    (request, path): (&Request<'_>, &str),
+    (request, path): (&HttpRequest<'_>, &str),
     mut reply: Reply<'_>,
 ) {
     let failure = match files.find(&mut local.files, request, path) {
@@ -18,11 +18,11 @@ pub(crate) fn answer(
             reply.header("X-Content-Type-Options", "nosniff");
             return file.send(reply);
         }
-        Err(FileMiss::NotFound) => Failure::new(Kind::NotFound, "there is no such file"),
-        Err(FileMiss::Busy) => Failure::new(Kind::Busy, "too many different files are being sent: try again"),
+        Err(FileMiss::NotFound) => Failure::new(FailureKind::NotFound, "there is no such file"),
+        Err(FileMiss::Busy) => Failure::new(FailureKind::Busy, "too many different files are being sent: try again"),
         Err(FileMiss::Unavailable(error)) => {
             tracing::error!(%error, path = request.path(), "a file cannot be read");
-            Failure::new(Kind::Internal, "the file cannot be read: the server's log says why")
+            Failure::new(FailureKind::Internal, "the file cannot be read: the server's log says why")
         }
     };
     service.fail(&failure, reply);

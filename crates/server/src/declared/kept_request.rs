@@ -2,10 +2,10 @@
 //! ([`super::late_query`]).
 
 use crate::access::token::Sent;
-use crate::replies::media::Shape;
+use crate::replies::media::RowFormat;
 use crate::service::Service;
 use crate::service::permission;
-use http::{Method, Request};
+use http::{HttpRequest, Method};
 
 /// See the module's documentation.
 #[derive(Clone)]
@@ -14,7 +14,7 @@ pub(crate) struct KeptRequest {
     pub(crate) path: Box<str>,
     pub(crate) query: Box<str>,
     /// The row format that its client accepts.
-    pub(crate) shape: Shape,
+    pub(crate) shape: RowFormat,
     /// Whether the reply includes the plan.
     pub(crate) wants_plan: bool,
     /// Its token.
@@ -22,8 +22,8 @@ pub(crate) struct KeptRequest {
 }
 
 impl KeptRequest {
-    pub(crate) fn of(service: &Service, request: &Request<'_>) -> KeptRequest {
-        let shape = if request.names_media() { Shape::of_accept(request) } else { Shape::Json };
+    pub(crate) fn of(service: &Service, request: &HttpRequest<'_>) -> KeptRequest {
+        let shape = if request.names_media() { RowFormat::of_accept(request) } else { RowFormat::Json };
         KeptRequest {
             method: request.method(),
             path: request.path().into(),

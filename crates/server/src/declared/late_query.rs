@@ -8,7 +8,7 @@
 use super::kept_request::KeptRequest;
 use super::query::{DeclaredQuery, WholeReply};
 use crate::failure::refusal;
-use crate::failure::{ErrorRules, Failure, Kind};
+use crate::failure::{ErrorRules, Failure, FailureKind};
 use crate::reads::cold::{Room, Sessions};
 use crate::reads::named::Unread;
 use crate::replies::large;
@@ -28,7 +28,7 @@ use crate::threads::query_pool::QueryPool;
 use crate::threads::query_state::{PLAN_FIELD, Queries};
 use docs::sql::{Budget, OwnedValue, QueryError, Value};
 use docs::statements::Guard;
-use docs::{Database, Moment, Session};
+use docs::{DocumentDatabase, Moment, ReaderSession};
 use http::{LateReply, Status};
 use std::sync::{Arc, Weak};
 
@@ -62,7 +62,7 @@ pub(crate) struct LateQuery {
     query: Arc<DeclaredQuery>,
     request: QueryRequest,
     whole: Whole,
-    database: Database,
+    database: DocumentDatabase,
     sessions: Arc<Sessions>,
     pool: Arc<QueryPool>,
     errors: Arc<ErrorRules>,
@@ -73,7 +73,7 @@ pub(crate) struct LateQuery {
 
 impl LateQuery {
     /// 404 unless the required document exists. A sender that the guard rejects does not learn whether it does.
-    fn check_required(&self, session: &Session) -> Result<(), Failure> {
+    fn check_required(&self, session: &ReaderSession) -> Result<(), Failure> {
         let Some(required) = &self.request.required else { return Ok(()) };
         self.query.admit(self.request.guard.as_ref(), &session.now()).map_err(Ended::failure)?;
         required.check(session)
@@ -96,7 +96,7 @@ impl LateQuery {
     }
 
     /// Runs it on a thread for cold reads; `None` if that thread's limits are too small, or another configuration has taken over.
-    pub(super) fn run_cold(&self, session: &Session, room: Room) -> Result<Option<WholeReply>, Failure> {
+    pub(super) fn run_cold(&self, session: &ReaderSession, room: Room) -> Result<Option<WholeReply>, Failure> {
         self.check_required(session)?;
         let values = (&self.request.values[..], self.request.page.as_ref(), self.request.guard.as_ref());
         let run = |budget: &Budget<'_>| self.query.run_whole(session, values, budget, &self.queries);
@@ -210,7 +210,7 @@ impl LateQuery {
     #[cold]
     fn route_again(&self, late: LateReply) -> Option<(Arc<LateQuery>, LateReply)> {
         let Some(switch) = self.switch.upgrade() else {
-            refusal::refuse(&self.errors, late, &Failure::new(Kind::Busy, "the server ends"));
+            refusal::refuse(&self.errors, late, &Failure::new(FailureKind::Busy, "the server ends"));
             return None;
         };
         switch.current().route_again(&self.request.kept, self.whole.clone(), late)

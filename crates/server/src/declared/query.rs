@@ -15,7 +15,7 @@ use crate::threads::query_state::{PLAN_FIELD, Queries};
 use docs::Moment;
 use docs::catalog::Catalog;
 use docs::config::{Parameter, ParameterDefault};
-use docs::sql::{Budget, Outcome, OwnedValue, Query, QueryError, SqlError, Value};
+use docs::sql::{Budget, ExecutionCounts, OwnedValue, PreparedQuery, QueryError, SqlError, Value};
 use docs::statements::Guard;
 use http::{LateReply, Params};
 use std::sync::Arc;
@@ -24,7 +24,7 @@ use std::sync::Arc;
 pub(crate) struct DeclaredQuery {
     /// Its endpoint's route, which the log shows instead of the text.
     pub(crate) route: Box<str>,
-    pub(crate) query: Query,
+    pub(crate) query: PreparedQuery,
     /// The declared parameters of the request's query.
     declared: Vec<Parameter>,
     /// Source of each slot of the statement.
@@ -62,7 +62,7 @@ impl DeclaredQuery {
         catalog: &Catalog,
     ) -> Option<Result<DeclaredQuery, String>> {
         let Action::Query { sql, one_row, wrap, limit, page, .. } = &endpoint.action else { return None };
-        let prepared = Query::prepare(sql, catalog).map_err(|error: SqlError| error.to_string());
+        let prepared = PreparedQuery::prepare(sql, catalog).map_err(|error: SqlError| error.to_string());
         Some(prepared.and_then(|query| {
             let query = match limit {
                 Some(limit) => query.with_limit(*limit),
@@ -104,7 +104,7 @@ impl DeclaredQuery {
     }
 
     /// The statement.
-    pub(crate) fn statement(&self) -> &Query {
+    pub(crate) fn statement(&self) -> &PreparedQuery {
         &self.query
     }
 
@@ -166,7 +166,7 @@ impl DeclaredQuery {
 
     /// Counts a run that scanned a whole collection or many rows.
     #[cold]
-    pub(super) fn tell(&self, queries: &Queries, outcome: &Outcome, asked: (&[Value<'_>], Option<&Page>)) {
+    pub(super) fn tell(&self, queries: &Queries, outcome: &ExecutionCounts, asked: (&[Value<'_>], Option<&Page>)) {
         queries.count(outcome, &self.plan_of(asked).0, outcome.scans, &self.route, None);
     }
 
@@ -194,7 +194,7 @@ impl DeclaredQuery {
     /// The result and its plan.
     pub(super) fn run_whole(
         &self,
-        session: &docs::Session,
+        session: &docs::ReaderSession,
         (values, page, guard): (&[OwnedValue], Option<&Page>, Option<&Guard>),
         budget: &Budget<'_>,
         queries: &Queries,
@@ -211,7 +211,7 @@ impl DeclaredQuery {
     /// The same with helper threads; it is counted, and a reply may include the plan.
     pub(super) fn run_long(
         &self,
-        session: &docs::Session,
+        session: &docs::ReaderSession,
         (values, page, guard): (&[OwnedValue], Option<&Page>, Option<&Guard>),
         budget: &Budget<'_>,
         queries: &Queries,
@@ -236,12 +236,12 @@ impl DeclaredQuery {
 
     pub(super) fn run(
         &self,
-        session: &docs::Session,
+        session: &docs::ReaderSession,
         (values, page, guard): (&[Value<'_>], Option<&Page>, Option<&Guard>),
         scratch: &mut docs::sql::Scratch,
         budget: &Budget<'_>,
         out: &mut Vec<u8>,
-    ) -> Result<Outcome, Ended> {
+    ) -> Result<ExecutionCounts, Ended> {
         out.clear();
         out.extend_from_slice(&self.before);
         let now = session.now();
@@ -259,7 +259,7 @@ impl DeclaredQuery {
             now.check_indexes().map_err(|error| Ended::Query(QueryError::Store(error)))?;
             return Ok(outcome);
         }
-        let run = if self.one_row { Query::write_row } else { Query::write_array };
+        let run = if self.one_row { PreparedQuery::write_row } else { PreparedQuery::write_array };
         let outcome = run(&self.query, now.view(), values, scratch, budget, out).map_err(Ended::Query)?;
         // Rows are copies; this checks that their source was valid.
         now.check_indexes().map_err(|error| Ended::Query(QueryError::Store(error)))?;

@@ -11,7 +11,7 @@ use crate::failure::refusal;
 use crate::reads::cold::Room;
 use crate::reads::named::Unread;
 use crate::replies::large;
-use crate::replies::media::{JSON, Shape};
+use crate::replies::media::{JSON, RowFormat};
 use crate::service::cold_read;
 use crate::service::permission;
 use crate::service::query_limits::Whole;
@@ -22,7 +22,7 @@ use crate::threads::loop_time::{Habit, LoopTime};
 use crate::threads::query_state::PLAN_FIELD;
 use docs::sql::{Budget, COMPUTED, OwnedValue, QueryError, ROW, Value};
 use docs::statements::Guard;
-use http::{LateReply, Params, Reply, Request, Status};
+use http::{HttpRequest, LateReply, Params, Reply, Status};
 use std::sync::Arc;
 
 impl DeclaredQuery {
@@ -31,7 +31,7 @@ impl DeclaredQuery {
         self: &Arc<Self>,
         service: &Service,
         local: &mut Local,
-        request: &Request<'_>,
+        request: &HttpRequest<'_>,
         params: &Params<'_, '_>,
         unread: &mut Option<Unread>,
         reply: Reply<'_>,
@@ -63,11 +63,11 @@ impl DeclaredQuery {
             self.asked((service, request), (values.as_slice(), page), now_ms, (guard.clone(), unread))
         };
         if request.names_media() && !self.one_row {
-            let shape = Shape::of_accept(request);
-            if shape != Shape::Json && page.is_none() {
+            let shape = RowFormat::of_accept(request);
+            if shape != RowFormat::Json && page.is_none() {
                 let asked = asks(None, self.now_ms(), unread.take());
                 return self.hand_over(service, asked, reply);
-            } else if shape != Shape::Json {
+            } else if shape != RowFormat::Json {
                 return service.fail(&paging::not_json(), reply);
             }
         }
@@ -127,7 +127,7 @@ impl DeclaredQuery {
     #[cold]
     fn asked(
         &self,
-        (service, request): (&Service, &Request<'_>),
+        (service, request): (&Service, &HttpRequest<'_>),
         (values, page): (&[Value<'_>], Option<Page>),
         now_ms: i64,
         (guard, required): (Option<Guard>, Option<Unread>),
@@ -156,7 +156,7 @@ impl DeclaredQuery {
         self.read_values(&request.query, params, &mut text, &mut path_texts, values.slots())?;
         let page = self.pages.as_deref().map(|pages| self.page(pages, &request.query, values.as_slice()));
         let page = page.transpose()?;
-        if page.is_some() && request.shape != Shape::Json {
+        if page.is_some() && request.shape != RowFormat::Json {
             return Err(paging::not_json());
         }
         let values = values.as_slice().iter().map(OwnedValue::new).collect();
@@ -172,7 +172,7 @@ impl DeclaredQuery {
         let (errors, replies) = (Arc::clone(&service.errors), service.replies.clone());
         let query = Arc::new(LateQuery::new(self, service, asked, Whole::of(service)));
         let for_pool = Arc::clone(&query);
-        let read = move |session: &docs::Session, room: Room| query.run_cold(session, room);
+        let read = move |session: &docs::ReaderSession, room: Room| query.run_cold(session, room);
         let done = move |mut late: LateReply, told: Result<WholeReply, Failure>| match told {
             Ok((body, plan)) => {
                 if wants_plan {
@@ -190,7 +190,7 @@ impl DeclaredQuery {
     #[cold]
     fn fail_late(&self, service: &Service, failure: Failure, required: Option<Unread>, reply: Reply<'_>) {
         let errors = Arc::clone(&service.errors);
-        let read = move |session: &docs::Session, _: Room| {
+        let read = move |session: &docs::ReaderSession, _: Room| {
             required.iter().try_for_each(|required| required.check(session)).map(Some)
         };
         cold_read::read_late(service, &service.errors, reply.later_watched(), read, move |late, checked| {

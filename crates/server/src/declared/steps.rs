@@ -4,7 +4,7 @@
 use super::path_parameter::of_path;
 use crate::config::{Action, EndpointConfig, StepConfig, path_parameters};
 use crate::failure::refusal;
-use crate::failure::{ErrorRules, Failure, Kind};
+use crate::failure::{ErrorRules, Failure, FailureKind};
 use crate::reads::named::Named;
 use crate::replies::large;
 use crate::replies::media::JSON;
@@ -22,10 +22,10 @@ use crate::threads::query_state::{PLAN_FIELD, Queries};
 use docs::catalog::Catalog;
 use docs::config::Parameter;
 use docs::order::Scalar;
-use docs::sql::{Budget, ColumnType, JsonTypes, Outcome, OwnedValue, QueryError, Value};
+use docs::sql::{Budget, ColumnType, ExecutionCounts, JsonTypes, OwnedValue, QueryError, Value};
 use docs::statements::{ModifyError, StepMistake, StepText, Steps, StepsDid, StepsError};
-use docs::{Body, Database, RowsWanted, StepsCall, WriteError};
-use http::{LateReply, Params, Reply, Request, Status};
+use docs::{BodySchema, DocumentDatabase, RowsWanted, StepsCall, WriteError};
+use http::{HttpRequest, LateReply, Params, Reply, Status};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -43,7 +43,7 @@ pub(crate) struct DeclaredSteps {
     /// file's.
     declared: Vec<Parameter>,
     path: Vec<Parameter>,
-    body: Option<Arc<Body>>,
+    body: Option<Arc<BodySchema>>,
     file: Vec<Parameter>,
     rows: RowsWanted,
     reply: Arc<Answered>,
@@ -127,7 +127,7 @@ impl DeclaredSteps {
         &self,
         service: &Service,
         local: &mut Local,
-        request: &Request<'_>,
+        request: &HttpRequest<'_>,
         params: &Params<'_, '_>,
         required: Option<&Named>,
         reply: Reply<'_>,
@@ -194,7 +194,7 @@ impl DeclaredSteps {
     /// The values of the parameters before those of the body, in the steps' order.
     fn before_body(
         &self,
-        request: &Request<'_>,
+        request: &HttpRequest<'_>,
         params: &Params<'_, '_>,
         text: &mut Vec<u8>,
         path_texts: &mut PathTexts,
@@ -251,7 +251,7 @@ impl Answered {
                 queries.count_ended(error, &did.plan, did.scans, &self.route, Some(&late.presence()));
             }
             _ => {
-                let outcome = Outcome { rows: 0, rows_read: did.rows_read, scans: did.scans };
+                let outcome = ExecutionCounts { rows: 0, rows_read: did.rows_read, scans: did.scans };
                 queries.count(&outcome, &did.plan, did.scans, &self.route, Some(&late.presence()));
             }
         }
@@ -270,17 +270,17 @@ impl Answered {
                 tracing::debug!(step, rows, "an expectation does not hold");
                 Failure::unmet(status, detail.to_owned())
             }
-            StepsError::NoRow => Failure::new(Kind::NotFound, "the last step has no row"),
-            StepsError::Missing => Failure::new(Kind::NotFound, "there is no such document"),
+            StepsError::NoRow => Failure::new(FailureKind::NotFound, "the last step has no row"),
+            StepsError::Missing => Failure::new(FailureKind::NotFound, "there is no such document"),
             StepsError::Store(error) => refusal::of_store(error),
-            other => Failure::new(Kind::Internal, format!("{other:?}")),
+            other => Failure::new(FailureKind::Internal, format!("{other:?}")),
         }
     }
 }
 
 /// The pending reply of submitted steps.
 struct Owed {
-    database: Database,
+    database: DocumentDatabase,
     shared: Arc<Shared>,
     errors: Arc<ErrorRules>,
     reply: Arc<Answered>,

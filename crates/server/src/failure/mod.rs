@@ -5,4 +5,4 @@
 pub(crate) mod refusal;
 mod status;
 
-pub use status::{ErrorRules, Failure, Kind, PROBLEM, problem};
+pub use status::{ErrorRules, Failure, FailureKind, PROBLEM, problem};

@@ -1,7 +1,7 @@
 //! From errors of the database to failures for clients, and how late replies report them.
 
 use super::status::problem_with;
-use super::{ErrorRules, Failure, Kind, PROBLEM, problem};
+use super::{ErrorRules, Failure, FailureKind, PROBLEM, problem};
 use docs::engine::{self, ErrorKind};
 use docs::sql::{
     COMPUTED, GROUPS, LOOKED_UP, OF_JSON_EACH, QueryError, RESULT, ROW, ROWS_KEPT, ROWS_READ, SORTED, SPILLED, TO_WRITE,
@@ -41,13 +41,13 @@ pub(crate) fn refuse_with(mut late: LateReply, failure: &Failure, members: Map<S
 /// The failure of a rejected or failed write.
 pub(crate) fn of_write(error: &WriteError) -> Failure {
     let kind = match error {
-        WriteError::NotFound => Kind::NotFound,
-        WriteError::PreconditionFailed => Kind::PreconditionFailed,
-        WriteError::Invalid { .. } => Kind::Invalid,
-        WriteError::Conflict { .. } => Kind::Conflict,
-        WriteError::TooLarge { .. } => Kind::TooLarge,
-        WriteError::Busy => Kind::Busy,
-        _ => Kind::Unavailable,
+        WriteError::NotFound => FailureKind::NotFound,
+        WriteError::PreconditionFailed => FailureKind::PreconditionFailed,
+        WriteError::Invalid { .. } => FailureKind::Invalid,
+        WriteError::Conflict { .. } => FailureKind::Conflict,
+        WriteError::TooLarge { .. } => FailureKind::TooLarge,
+        WriteError::Busy => FailureKind::Busy,
+        _ => FailureKind::Unavailable,
     };
     match error {
         // The engine names it by an option of its own, which no file has.
@@ -65,12 +65,12 @@ pub(crate) fn of_modify(error: &ModifyError) -> Failure {
     match error {
         ModifyError::Write(error) => of_write(error),
         ModifyError::Query(error) => of_query(error),
-        other => Failure::new(Kind::Internal, other.to_string()),
+        other => Failure::new(FailureKind::Internal, other.to_string()),
     }
 }
 
 /// The failure of a transaction that the store rejected.
-pub(crate) fn of_store(error: engine::Error) -> Failure {
+pub(crate) fn of_store(error: engine::StoreError) -> Failure {
     of_write(&WriteError::from(error))
 }
 
@@ -78,12 +78,12 @@ pub(crate) fn of_store(error: engine::Error) -> Failure {
 pub(crate) fn of_read(error: &ReadError) -> Failure {
     let kind = match error.engine() {
         // No reader is free, or the configuration has just changed.
-        Some(ErrorKind::Busy) => Kind::Busy,
+        Some(ErrorKind::Busy) => FailureKind::Busy,
         // The disk has no room for a view's verification to sort outside memory.
-        Some(ErrorKind::DiskFull) => Kind::Unavailable,
+        Some(ErrorKind::DiskFull) => FailureKind::Unavailable,
         _ => {
             tracing::error!(%error, "a read failed");
-            Kind::Internal
+            FailureKind::Internal
         }
     };
     Failure::new(kind, error.to_string())
@@ -95,45 +95,45 @@ pub(crate) fn of_query(error: &QueryError) -> Failure {
         QueryError::Limit { what: ROWS_KEPT, .. } => {
             let detail =
                 format!("{error}, a part of `[server] memory`; allowed: fewer, or rows that are joined instead");
-            return Failure::new(Kind::TooLarge, detail);
+            return Failure::new(FailureKind::TooLarge, detail);
         }
         QueryError::Limit { what: ROWS_READ, .. } => {
-            return Failure::new(Kind::TooLarge, format!("{error} (`[server] scan_rows_max`)"));
+            return Failure::new(FailureKind::TooLarge, format!("{error} (`[server] scan_rows_max`)"));
         }
         QueryError::Limit { what: GROUPS | SORTED, .. } => {
             let detail = format!(
                 "{error}, a part of `[server] memory`; allowed: less, or more on disk where that may take it (`[server] query_spill`)"
             );
-            return Failure::new(Kind::TooLarge, detail);
+            return Failure::new(FailureKind::TooLarge, detail);
         }
         QueryError::Limit { what: RESULT | LOOKED_UP | OF_JSON_EACH | COMPUTED | ROW, .. } => {
-            return Failure::new(Kind::TooLarge, format!("{error}, a part of `[server] memory`"));
+            return Failure::new(FailureKind::TooLarge, format!("{error}, a part of `[server] memory`"));
         }
         QueryError::Limit { what: TO_WRITE, .. } => {
             let detail = format!(
                 "{error}, a part of `[server] memory`; allowed: fewer documents at once, or the statement alone, which may \
                  write any number"
             );
-            return Failure::new(Kind::TooLarge, detail);
+            return Failure::new(FailureKind::TooLarge, detail);
         }
         QueryError::Limit { what: SPILLED, .. } => {
-            return Failure::new(Kind::TooLarge, format!("{error} (`[server] query_spill`)"));
+            return Failure::new(FailureKind::TooLarge, format!("{error} (`[server] query_spill`)"));
         }
         QueryError::Deadline => {
-            return Failure::new(Kind::OutOfTime, format!("{error} (`[server] query_seconds`)"));
+            return Failure::new(FailureKind::OutOfTime, format!("{error} (`[server] query_seconds`)"));
         }
-        QueryError::Limit { .. } => Kind::TooLarge,
-        QueryError::Spill(error) if error.kind() == std::io::ErrorKind::StorageFull => Kind::Unavailable,
-        QueryError::Unbuilt(_) => Kind::Unavailable,
-        QueryError::Value(_) | QueryError::Parameters { .. } => Kind::Invalid,
+        QueryError::Limit { .. } => FailureKind::TooLarge,
+        QueryError::Spill(error) if error.kind() == std::io::ErrorKind::StorageFull => FailureKind::Unavailable,
+        QueryError::Unbuilt(_) => FailureKind::Unavailable,
+        QueryError::Value(_) | QueryError::Parameters { .. } => FailureKind::Invalid,
         _ if error.engine() == Some(ErrorKind::Busy) => {
-            return Failure::new(Kind::Busy, "the configuration has just changed: try again");
+            return Failure::new(FailureKind::Busy, "the configuration has just changed: try again");
         }
         // The consumer of its rows has gone, or knows itself why it takes no more.
-        QueryError::Unwanted => Kind::Internal,
+        QueryError::Unwanted => FailureKind::Internal,
         _ => {
             tracing::error!(%error, "a query failed");
-            Kind::Internal
+            FailureKind::Internal
         }
     };
     Failure::new(kind, error.to_string())
@@ -159,7 +159,7 @@ mod tests {
             (SPILLED, &["query_spill"]),
         ] {
             let failure = of_query(&QueryError::Limit { what, limit: 7 });
-            assert_eq!(failure.kind, Kind::TooLarge);
+            assert_eq!(failure.kind, FailureKind::TooLarge);
             assert!(failure.detail.contains(&format!("7 {what}")), "{}", failure.detail);
             for setting in settings {
                 assert!(failure.detail.contains(&format!("`[server] {setting}`")), "{}", failure.detail);
@@ -169,16 +169,16 @@ mod tests {
 
     #[test]
     fn a_write_that_passing_reads_or_writes_keep_out_is_told_when_to_come_again() {
-        for error in [engine::Error::Busy, engine::Error::Pinned { states: 64 }] {
+        for error in [engine::StoreError::Busy, engine::StoreError::Pinned { states: 64 }] {
             let failure = of_store(error);
-            assert_eq!((failure.kind, failure.field()), (Kind::Busy, Some(("Retry-After", "1"))));
+            assert_eq!((failure.kind, failure.field()), (FailureKind::Busy, Some(("Retry-After", "1"))));
         }
     }
 
     #[test]
     fn a_full_disk_and_a_view_that_is_not_built_are_no_internal_errors() {
-        assert_eq!(of_read(&ReadError::Store(engine::Error::Full)).kind, Kind::Unavailable);
+        assert_eq!(of_read(&ReadError::Store(engine::StoreError::Full)).kind, FailureKind::Unavailable);
         let failure = of_query(&QueryError::Unbuilt("the view `v` is being built".to_owned()));
-        assert_eq!((failure.kind, &failure.detail[..]), (Kind::Unavailable, "the view `v` is being built"));
+        assert_eq!((failure.kind, &failure.detail[..]), (FailureKind::Unavailable, "the view `v` is being built"));
     }
 }

@@ -8,7 +8,7 @@ use std::borrow::Cow;
 
 /// The kinds of failures, by what the client can do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum FailureKind {
     /// No such path, key or document.
     NotFound,
     /// The path exists, but has other methods.
@@ -49,27 +49,27 @@ pub enum Kind {
 const RETRY_AFTER_SECONDS: &str = "1";
 
 /// Kind, its status, and the problem document's title.
-const TABLE: [(Kind, u16, &str); 17] = [
-    (Kind::NotFound, 404, "Not found"),
-    (Kind::MethodNotAllowed, 405, "Method not allowed"),
-    (Kind::Invalid, 400, "Invalid request"),
-    (Kind::Conflict, 409, "Conflict"),
-    (Kind::Gone, 410, "Gone"),
-    (Kind::Unmet, 409, "Not as expected"),
-    (Kind::PreconditionFailed, 412, "Precondition failed"),
-    (Kind::TooLarge, 413, "Too large"),
-    (Kind::Coded, 415, "Unsupported coding"),
-    (Kind::OutOfTime, 504, "Out of time"),
-    (Kind::Forbidden, 403, "Forbidden"),
-    (Kind::Unauthorized, 401, "Unauthorized"),
-    (Kind::TooManyTries, 429, "Too many tries"),
-    (Kind::NotYet, 501, "Not yet"),
-    (Kind::Busy, 503, "Busy, try again"),
-    (Kind::Unavailable, 503, "Unavailable"),
-    (Kind::Internal, 500, "Internal error"),
+const TABLE: [(FailureKind, u16, &str); 17] = [
+    (FailureKind::NotFound, 404, "Not found"),
+    (FailureKind::MethodNotAllowed, 405, "Method not allowed"),
+    (FailureKind::Invalid, 400, "Invalid request"),
+    (FailureKind::Conflict, 409, "Conflict"),
+    (FailureKind::Gone, 410, "Gone"),
+    (FailureKind::Unmet, 409, "Not as expected"),
+    (FailureKind::PreconditionFailed, 412, "Precondition failed"),
+    (FailureKind::TooLarge, 413, "Too large"),
+    (FailureKind::Coded, 415, "Unsupported coding"),
+    (FailureKind::OutOfTime, 504, "Out of time"),
+    (FailureKind::Forbidden, 403, "Forbidden"),
+    (FailureKind::Unauthorized, 401, "Unauthorized"),
+    (FailureKind::TooManyTries, 429, "Too many tries"),
+    (FailureKind::NotYet, 501, "Not yet"),
+    (FailureKind::Busy, 503, "Busy, try again"),
+    (FailureKind::Unavailable, 503, "Unavailable"),
+    (FailureKind::Internal, 500, "Internal error"),
 ];
 
-impl Kind {
+impl FailureKind {
     fn row(self) -> (u16, &'static str) {
         let row = TABLE.iter().find(|row| row.0 == self);
         row.map_or((500, "Internal error"), |row| (row.1, row.2))
@@ -90,7 +90,7 @@ impl Kind {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
     /// Which kind.
-    pub kind: Kind,
+    pub kind: FailureKind,
     /// The fault, its place, and the remedy.
     pub detail: Cow<'static, str>,
     /// A status of its own, instead of the kind's.
@@ -99,7 +99,7 @@ pub struct Failure {
 
 impl Failure {
     /// A failure of this kind.
-    pub fn new(kind: Kind, detail: impl Into<Cow<'static, str>>) -> Failure {
+    pub fn new(kind: FailureKind, detail: impl Into<Cow<'static, str>>) -> Failure {
         Failure { kind, detail: detail.into(), status: None }
     }
 
@@ -107,26 +107,26 @@ impl Failure {
     /// authentication scheme (RFC 9110, section 15.5.2).
     pub fn field(&self) -> Option<(&'static str, &'static str)> {
         match self.kind {
-            Kind::Busy | Kind::TooManyTries => Some(("Retry-After", RETRY_AFTER_SECONDS)),
-            Kind::Unauthorized => Some(("WWW-Authenticate", "Bearer")),
+            FailureKind::Busy | FailureKind::TooManyTries => Some(("Retry-After", RETRY_AFTER_SECONDS)),
+            FailureKind::Unauthorized => Some(("WWW-Authenticate", "Bearer")),
             _ => None,
         }
     }
 
     /// The expectation of a step failed.
     pub fn unmet(status: u16, detail: impl Into<Cow<'static, str>>) -> Failure {
-        Failure { status: Some(status), ..Failure::new(Kind::Unmet, detail) }
+        Failure { status: Some(status), ..Failure::new(FailureKind::Unmet, detail) }
     }
 }
 
 /// Answers of declared endpoints to failures: `[errors]` of the configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ErrorRules {
-    /// Status of [`Kind::Invalid`].
+    /// Status of [`FailureKind::Invalid`].
     pub invalid: u16,
-    /// Status of [`Kind::Conflict`].
+    /// Status of [`FailureKind::Conflict`].
     pub conflict: u16,
-    /// Status of [`Kind::NotFound`].
+    /// Status of [`FailureKind::NotFound`].
     pub not_found: u16,
     /// The body of every failure; `None`: a problem document.
     pub body: Option<String>,
@@ -135,9 +135,9 @@ pub struct ErrorRules {
 impl Default for ErrorRules {
     fn default() -> ErrorRules {
         ErrorRules {
-            invalid: Kind::Invalid.row().0,
-            conflict: Kind::Conflict.row().0,
-            not_found: Kind::NotFound.row().0,
+            invalid: FailureKind::Invalid.row().0,
+            conflict: FailureKind::Conflict.row().0,
+            not_found: FailureKind::NotFound.row().0,
             body: None,
         }
     }
@@ -145,11 +145,11 @@ impl Default for ErrorRules {
 
 impl ErrorRules {
     /// The status of a kind under these rules.
-    pub fn status(&self, kind: Kind) -> Status {
+    pub fn status(&self, kind: FailureKind) -> Status {
         match kind {
-            Kind::Invalid => Status(self.invalid),
-            Kind::Conflict => Status(self.conflict),
-            Kind::NotFound => Status(self.not_found),
+            FailureKind::Invalid => Status(self.invalid),
+            FailureKind::Conflict => Status(self.conflict),
+            FailureKind::NotFound => Status(self.not_found),
             other => other.status(),
         }
     }
@@ -186,38 +186,38 @@ pub(super) fn problem_with(
     serde_json::Value::Object(document).to_string().into_bytes()
 }
 
-/// The title of the kind; for [`Kind::Unmet`], whose status the endpoint chooses, that of the status.
-fn title(status: Status, kind: Kind) -> &'static str {
+/// The title of the kind; for [`FailureKind::Unmet`], whose status the endpoint chooses, that of the status.
+fn title(status: Status, kind: FailureKind) -> &'static str {
     let row = TABLE.iter().find(|row| row.1 == status.0);
-    if kind == Kind::Unmet { row.map_or(kind.title(), |row| row.2) } else { kind.title() }
+    if kind == FailureKind::Unmet { row.map_or(kind.title(), |row| row.2) } else { kind.title() }
 }
 
 #[cfg(test)]
 mod mapping {
-    use super::{ErrorRules, Failure, Kind, TABLE};
+    use super::{ErrorRules, Failure, FailureKind, TABLE};
 
     #[test]
     fn every_kind_has_its_row() {
         for (kind, status, _) in TABLE {
             assert_eq!(kind.status().0, status, "{kind:?}");
         }
-        assert_eq!(Kind::Conflict.status().0, 409);
+        assert_eq!(FailureKind::Conflict.status().0, 409);
     }
 
     #[test]
     fn rules_change_the_status_of_their_kinds_and_the_body() {
         let rules = ErrorRules { invalid: 422, conflict: 400, not_found: 410, body: Some("no".to_owned()) };
-        let (status, _, body) = rules.reply(&Failure::new(Kind::Conflict, "email in use"));
+        let (status, _, body) = rules.reply(&Failure::new(FailureKind::Conflict, "email in use"));
         assert_eq!((status.0, body.as_ref()), (400, b"no".as_slice()));
-        assert_eq!(rules.status(Kind::Busy).0, 503);
-        assert_eq!(rules.status(Kind::NotFound).0, 410);
-        assert_eq!(rules.status(Kind::Invalid).0, 422);
+        assert_eq!(rules.status(FailureKind::Busy).0, 503);
+        assert_eq!(rules.status(FailureKind::NotFound).0, 410);
+        assert_eq!(rules.status(FailureKind::Invalid).0, 422);
     }
 
     #[test]
     fn a_problem_document_tells_title_status_and_detail() {
         let rules = ErrorRules::default();
-        let (status, media, body) = rules.reply(&Failure::new(Kind::Invalid, "mark: 6 is more than 5"));
+        let (status, media, body) = rules.reply(&Failure::new(FailureKind::Invalid, "mark: 6 is more than 5"));
         let body: serde_json::Value = serde_json::from_slice(&body).expect("JSON");
         assert_eq!((status.0, media), (400, "application/problem+json"));
         assert_eq!(body["title"], "Invalid request");

@@ -10,14 +10,14 @@
 
 use super::fail;
 use crate::failure::refusal;
-use crate::failure::{ErrorRules, Failure, Kind};
+use crate::failure::{ErrorRules, Failure, FailureKind};
 use crate::maintenance::backups::{Backups, UnderWay};
 use crate::replies::media::JSON;
 use crate::service::Service;
 use crate::threads::background;
-use docs::Database;
+use docs::DocumentDatabase;
 use docs::engine::{self, Classified, ErrorKind};
-use http::{Reply, Request, Status};
+use http::{HttpRequest, Reply, Status};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -43,7 +43,7 @@ pub(super) fn tell(service: &Service, reply: Reply<'_>) {
 }
 
 /// Makes a backup.
-pub(super) fn make(service: &Service, request: &Request<'_>, reply: Reply<'_>) {
+pub(super) fn make(service: &Service, request: &HttpRequest<'_>, reply: Reply<'_>) {
     let admitted = read(request.body()).and_then(|name| {
         let (folder, thread) =
             service.backups.folder.as_ref().zip(service.backup_thread.as_ref()).ok_or_else(no_folder)?;
@@ -68,16 +68,16 @@ pub(super) fn make(service: &Service, request: &Request<'_>, reply: Reply<'_>) {
 
 fn no_folder() -> Failure {
     let detail = "no folder for backups is set: add `backups = \"DIR\"` to [server], or start with --backups DIR";
-    Failure::new(Kind::Forbidden, detail)
+    Failure::new(FailureKind::Forbidden, detail)
 }
 
 /// The name in the request: one path segment, not hidden.
 fn read(body: &[u8]) -> Result<String, Failure> {
     const ALLOWED: &str =
         "{\"to\": \"NAME\"}, the name in letters, digits, `.`, `-` and `_`, and not beginning with `.`";
-    let invalid = |what: &str| Failure::new(Kind::Invalid, format!("{what}; allowed: {ALLOWED}"));
+    let invalid = |what: &str| Failure::new(FailureKind::Invalid, format!("{what}; allowed: {ALLOWED}"));
     if body.len() > BODY_BYTES_MAX {
-        return Err(Failure::new(Kind::TooLarge, format!("a body of over {BODY_BYTES_MAX} bytes")));
+        return Err(Failure::new(FailureKind::TooLarge, format!("a body of over {BODY_BYTES_MAX} bytes")));
     }
     let body: serde_json::Value =
         serde_json::from_slice(body).map_err(|error| invalid(&format!("the body: {error}")))?;
@@ -93,7 +93,7 @@ fn read(body: &[u8]) -> Result<String, Failure> {
     Ok(name.to_owned())
 }
 
-fn copy(database: &Database, to: &std::path::Path, backups: &Backups) -> Result<Vec<u8>, Failure> {
+fn copy(database: &DocumentDatabase, to: &std::path::Path, backups: &Backups) -> Result<Vec<u8>, Failure> {
     let began = Instant::now();
     tracing::info!(to = %to.display(), "a backup begins");
     let copied = database.store().backup(to, &mut |progress| backups.note(progress)).map_err(|error| {
@@ -112,12 +112,12 @@ fn copy(database: &Database, to: &std::path::Path, backups: &Backups) -> Result<
     Ok(told.to_string().into_bytes())
 }
 
-fn of_store(error: &engine::Error, to: &std::path::Path) -> Failure {
+fn of_store(error: &engine::StoreError, to: &std::path::Path) -> Failure {
     let kind = match error.kind() {
-        ErrorKind::InUse | ErrorKind::System(std::io::ErrorKind::DirectoryNotEmpty) => Kind::Conflict,
-        ErrorKind::Busy | ErrorKind::OldStates => Kind::Busy,
-        ErrorKind::Damaged => Kind::Internal,
-        _ => Kind::Unavailable,
+        ErrorKind::InUse | ErrorKind::System(std::io::ErrorKind::DirectoryNotEmpty) => FailureKind::Conflict,
+        ErrorKind::Busy | ErrorKind::OldStates => FailureKind::Busy,
+        ErrorKind::Damaged => FailureKind::Internal,
+        _ => FailureKind::Unavailable,
     };
     Failure::new(kind, format!("{}: {error}", to.display()))
 }
@@ -125,22 +125,22 @@ fn of_store(error: &engine::Error, to: &std::path::Path) -> Failure {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use docs::engine::Error;
+    use docs::engine::StoreError;
     use std::io;
 
     #[test]
     fn a_backup_that_fails_tells_whether_to_come_again_or_to_choose_another_place() {
-        let system = |kind: io::ErrorKind| Error::Io { context: "a file".to_owned(), source: kind.into() };
-        let damage = Error::Corrupt { file: "tree".to_owned(), offset: 4096, what: "its checksum".to_owned() };
+        let system = |kind: io::ErrorKind| StoreError::Io { context: "a file".to_owned(), source: kind.into() };
+        let damage = StoreError::Corrupt { file: "tree".to_owned(), offset: 4096, what: "its checksum".to_owned() };
         for (error, kind) in [
-            (Error::Locked, Kind::Conflict),
-            (system(io::ErrorKind::DirectoryNotEmpty), Kind::Conflict),
-            (system(io::ErrorKind::PermissionDenied), Kind::Unavailable),
-            (Error::Busy, Kind::Busy),
-            (Error::Pinned { states: 64 }, Kind::Busy),
-            (damage, Kind::Internal),
-            (Error::Full, Kind::Unavailable),
-            (Error::Closed, Kind::Unavailable),
+            (StoreError::Locked, FailureKind::Conflict),
+            (system(io::ErrorKind::DirectoryNotEmpty), FailureKind::Conflict),
+            (system(io::ErrorKind::PermissionDenied), FailureKind::Unavailable),
+            (StoreError::Busy, FailureKind::Busy),
+            (StoreError::Pinned { states: 64 }, FailureKind::Busy),
+            (damage, FailureKind::Internal),
+            (StoreError::Full, FailureKind::Unavailable),
+            (StoreError::Closed, FailureKind::Unavailable),
         ] {
             let failure = of_store(&error, "backups/today".as_ref());
             assert_eq!(failure.kind, kind, "{error}");

@@ -16,17 +16,17 @@
 
 use super::{collection, fail};
 use crate::failure::refusal;
-use crate::failure::{ErrorRules, Failure, Kind};
+use crate::failure::{ErrorRules, Failure, FailureKind};
 use crate::replies::large;
 use crate::replies::rows::NDJSON;
 use crate::requests::lines::{Line, Lines};
-use crate::service::held_write::{Bulk, LineSource, Next};
+use crate::service::held_write::{Bulk, LineSource, NextLine};
 use crate::service::long_write::LongWrites;
 use crate::service::write;
 use crate::service::{Local, Service};
 use crate::threads::in_flight::{InFlight, Taken};
-use docs::{Database, Done, Session, Submission, TakeLong, WriteError, Written};
-use http::{BodyFault, BodySink, LateReply, Nudge, Params, Reply, Request, Status};
+use docs::{DocumentDatabase, ReaderSession, Submission, TakeLong, WriteCallback, WriteError, Written};
+use http::{BodyFault, BodySink, HttpRequest, LateReply, Nudge, Params, Reply, Status};
 use reactor::Loop;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -113,14 +113,14 @@ struct Source {
 }
 
 impl LineSource for Source {
-    fn next(&mut self, database: &Database) -> Next {
+    fn next(&mut self, database: &DocumentDatabase) -> NextLine {
         let Some((number, text)) = self.waiting.take().or_else(|| self.pull()) else {
-            let Some(end) = self.feed.borrow_mut().end.clone() else { return Next::Wait };
+            let Some(end) = self.feed.borrow_mut().end.clone() else { return NextLine::Wait };
             self.batch.close(end);
-            return Next::End;
+            return NextLine::End;
         };
         match self.batch.admit(number, write::WAITING_BYTES + text.len(), database) {
-            Ok(under_way) => Next::Line { text, done: under_way.done() },
+            Ok(under_way) => NextLine::Line { text, done: under_way.done() },
             Err(next) => {
                 self.waiting = Some((number, text));
                 next
@@ -145,7 +145,7 @@ impl Source {
                 (number, Line::TooLong) => {
                     let limit = self.line_bytes_max;
                     let what = format!("the line is longer than {limit} bytes, of `[server] body_bytes_max`");
-                    self.batch.refuse(number, &Failure::new(Kind::TooLarge, what));
+                    self.batch.refuse(number, &Failure::new(FailureKind::TooLarge, what));
                 }
             }
         }
@@ -238,7 +238,7 @@ struct UnderWay {
 }
 
 impl UnderWay {
-    fn done(self) -> Done {
+    fn done(self) -> WriteCallback {
         Box::new(move |outcome: Result<Written, WriteError>| {
             drop(self.taken);
             let failure = outcome.err().map(|error| refusal::of_write(&error));
@@ -253,20 +253,20 @@ impl Batch {
     }
 
     /// Counts a line as in flight; or returns how to wait.
-    fn admit(self: &Arc<Self>, number: usize, bytes: usize, database: &Database) -> Result<UnderWay, Next> {
+    fn admit(self: &Arc<Self>, number: usize, bytes: usize, database: &DocumentDatabase) -> Result<UnderWay, NextLine> {
         let (writes, mut state) = (&self.writes, self.lock());
         let under_way_max = UNDER_WAY_BYTES_MAX.min(writes.bytes_max() / PARTS_UNDER_WAY);
         let is_alone = state.under_way_bytes == 0;
         if !is_alone && state.under_way_bytes + bytes > under_way_max {
             state.is_awaited = true;
-            return Err(Next::Wait);
+            return Err(NextLine::Wait);
         }
         // A single line may take everything that is free: otherwise a large one would wait for ever.
         let bytes_max = if is_alone { writes.bytes_max() } else { bulks_bytes_max(writes) };
         let taken = if database.store().has_room() { writes.take_up_to(bytes, bytes_max) } else { None };
         let Some(taken) = taken else {
             state.is_awaited = !is_alone;
-            return Err(Next::WaitForOthers);
+            return Err(NextLine::WaitForOthers);
         };
         state.waiting += 1;
         state.under_way_bytes += bytes;
@@ -335,8 +335,8 @@ fn cut_short(fault: &BodyFault, last: usize, failed: &Failed) -> Failure {
         detail += &format!(", and {} of them refused", failed.count());
     }
     let kind = match fault.status.0 {
-        503 => Kind::Busy,
-        _ => Kind::Invalid,
+        503 => FailureKind::Busy,
+        _ => FailureKind::Invalid,
     };
     Failure { status: Some(fault.status.0), ..Failure::new(kind, detail) }
 }
@@ -344,7 +344,7 @@ fn cut_short(fault: &BodyFault, last: usize, failed: &Failed) -> Failure {
 pub(super) fn load(
     service: &Service,
     local: &mut Local,
-    request: &Request<'_>,
+    request: &HttpRequest<'_>,
     params: &Params<'_, '_>,
     reply: Reply<'_>,
 ) {
@@ -377,7 +377,7 @@ pub(super) fn load(
     // Not the loop's own: the loop submits lines between requests, and would mistake the next request for one whose write was
     // given up.
     let long: Arc<dyn TakeLong> = LongWrites::new(&shared);
-    let take_large = move |database: &Database, session: &Session, submission: Submission| {
+    let take_large = move |database: &DocumentDatabase, session: &ReaderSession, submission: Submission| {
         let is_large = write::is_large(database, session, &submission.write);
         // A short line is written so soon that its client is not watched: all received lines are written, even if the client has
         // shut down its sending side.

@@ -5,14 +5,14 @@
 
 use super::fail;
 use crate::changes::{Arrival, Form, Place, Wanted};
-use crate::failure::{Failure, Kind};
+use crate::failure::{Failure, FailureKind};
 use crate::requests::params::echo;
 use crate::service::Service;
 use docs::CollectionId;
 use docs::catalog::Catalog;
-use http::{Reply, Request, query};
+use http::{HttpRequest, Reply, query};
 
-pub(super) fn follow(service: &Service, request: &Request<'_>, reply: Reply<'_>) {
+pub(super) fn follow(service: &Service, request: &HttpRequest<'_>, reply: Reply<'_>) {
     let wanted = match read(request, service.database.catalog()) {
         Ok(wanted) => wanted,
         Err(failure) => return fail(&failure, reply),
@@ -28,23 +28,23 @@ pub(super) fn follow(service: &Service, request: &Request<'_>, reply: Reply<'_>)
     }
 }
 
-fn read(request: &Request<'_>, catalog: &Catalog) -> Result<Wanted, Failure> {
+fn read(request: &HttpRequest<'_>, catalog: &Catalog) -> Result<Wanted, Failure> {
     let accept = String::from_utf8_lossy(request.header("accept").unwrap_or_default()).to_ascii_lowercase();
     let form = if accept.contains("text/event-stream") { Form::Events } else { Form::Lines };
     let (mut since, mut collection, mut scratch) = (None, None, Vec::new());
     for (name, value) in query::pairs(request.query()) {
         let value = query::decode(value, &mut scratch)
-            .map_err(|error| Failure::new(Kind::Invalid, format!("parameter `{}`: {error}", echo(name))))?;
+            .map_err(|error| Failure::new(FailureKind::Invalid, format!("parameter `{}`: {error}", echo(name))))?;
         let is_second = match name {
             "since" => since.replace(place(value, "since")?).is_some(),
             "collection" => collection.replace(named(catalog, value)?).is_some(),
             _ => {
                 let detail = format!("unknown parameter `{}`; allowed: since, collection", echo(name));
-                return Err(Failure::new(Kind::Invalid, detail));
+                return Err(Failure::new(FailureKind::Invalid, detail));
             }
         };
         if is_second {
-            return Err(Failure::new(Kind::Invalid, format!("parameter `{name}` is there more than once")));
+            return Err(Failure::new(FailureKind::Invalid, format!("parameter `{name}` is there more than once")));
         }
     }
     if let Some(last) = request.header("last-event-id").filter(|last| !last.is_empty()) {
@@ -56,7 +56,7 @@ fn read(request: &Request<'_>, catalog: &Catalog) -> Result<Wanted, Failure> {
 fn place(text: &str, name: &str) -> Result<Place, Failure> {
     Place::read(text).ok_or_else(|| {
         let detail = format!("{name} is `{}`; allowed: a change number N, or N.k as the feed has told it", echo(text));
-        Failure::new(Kind::Invalid, detail)
+        Failure::new(FailureKind::Invalid, detail)
     })
 }
 
@@ -64,7 +64,7 @@ fn named(catalog: &Catalog, name: &str) -> Result<CollectionId, Failure> {
     catalog.number(name).map(CollectionId).ok_or_else(|| {
         let known: Vec<&str> = catalog.collections.iter().map(|info| info.name.as_str()).collect();
         Failure::new(
-            Kind::NotFound,
+            FailureKind::NotFound,
             format!("there is no collection `{}`; there are: {}", echo(name), known.join(", ")),
         )
     })

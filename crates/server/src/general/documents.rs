@@ -2,7 +2,7 @@
 
 use super::{collection, fail};
 use crate::failure::refusal;
-use crate::failure::{ErrorRules, Failure, Kind};
+use crate::failure::{ErrorRules, Failure, FailureKind};
 use crate::reads::cold::{OnLoop, Room};
 use crate::reads::direct::{self, Direct, Waiting};
 use crate::reads::named::{Unread, missing};
@@ -18,8 +18,8 @@ use crate::service::{Local, Service};
 use docs::catalog::CollectionInfo;
 use docs::engine::ErrorKind;
 use docs::key::Key;
-use docs::{CollectionId, Op, Precondition, Session, Submission, Write, WriteError, Written};
-use http::{LateReply, Params, Reply, Request, Status};
+use docs::{CollectionId, Op, Precondition, ReaderSession, Submission, Write, WriteError, Written};
+use http::{HttpRequest, LateReply, Params, Reply, Status};
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -33,7 +33,7 @@ fn target<'s, 'k>(
     let text = params.get("id", text).and_then(Result::ok).unwrap_or_default();
     let key = info.key.kind.of_text(text).ok_or_else(|| {
         Failure::new(
-            Kind::NotFound,
+            FailureKind::NotFound,
             format!("`{}` is no key of {}: its keys are {}", echo(text), info.name, info.key.kind.name()),
         )
     })?;
@@ -43,7 +43,7 @@ fn target<'s, 'k>(
 pub(super) fn get(
     service: &Service,
     local: &mut Local,
-    request: &Request<'_>,
+    request: &HttpRequest<'_>,
     params: &Params<'_, '_>,
     reply: Reply<'_>,
 ) {
@@ -63,7 +63,10 @@ pub(super) fn get(
     let document = Unread { collection: id, kind: info.key.kind, key: key.as_bytes().to_vec() };
     match (slot, direct) {
         (Some(slot), Some(direct)) => {
-            direct.wait(slot, Waiting { late: reply.later(), document, kind: direct::Kind::General(precondition) });
+            direct.wait(
+                slot,
+                Waiting { late: reply.later(), document, kind: direct::DirectAnswer::General(precondition) },
+            );
         }
         _ => read_elsewhere(service, document, precondition, reply.later_watched()),
     }
@@ -71,7 +74,7 @@ pub(super) fn get(
 
 /// Answers, unless the read would have to wait: then it returns the reply, and the queue entry that reads the document, if there is one.
 fn get_stored<'r>(
-    session: &Rc<Session>,
+    session: &Rc<ReaderSession>,
     direct: &mut Option<Direct>,
     (id, info): (CollectionId, &CollectionInfo),
     key: &Key<'_>,
@@ -105,7 +108,7 @@ fn get_stored<'r>(
 #[cold]
 pub(crate) fn read_elsewhere(service: &Service, document: Unread, precondition: Precondition, late: LateReply) {
     let (errors, replies) = (Arc::new(ErrorRules::default()), service.replies.clone());
-    let read = move |session: &Session, room: Room| document.read(session, room.bytes_max);
+    let read = move |session: &ReaderSession, room: Room| document.read(session, room.bytes_max);
     cold_read::read_late(service, &Arc::clone(&errors), late, read, move |late, found| {
         answer_late(&replies, &errors, late, &precondition, found);
     });
@@ -115,7 +118,7 @@ pub(crate) fn read_elsewhere(service: &Service, document: Unread, precondition: 
 pub(super) fn change(
     service: &Service,
     local: &mut Local,
-    request: &Request<'_>,
+    request: &HttpRequest<'_>,
     params: &Params<'_, '_>,
     reply: Reply<'_>,
     op: fn(Vec<u8>, Vec<u8>) -> Op,
@@ -136,7 +139,7 @@ pub(super) fn change(
 pub(super) fn insert(
     service: &Service,
     local: &mut Local,
-    request: &Request<'_>,
+    request: &HttpRequest<'_>,
     params: &Params<'_, '_>,
     reply: Reply<'_>,
 ) {

@@ -2,7 +2,7 @@
 
 use super::{backup, bulk, changes, documents, listing, metrics, query, schema, views};
 use crate::access::sender::Granted;
-use crate::failure::{Failure, Kind};
+use crate::failure::{Failure, FailureKind};
 use crate::replies::media::JSON;
 
 use crate::access::token;
@@ -10,7 +10,7 @@ use crate::failure::refusal::fail;
 use crate::service::{Local, Service};
 use docs::Op;
 use docs::engine::Stats;
-use http::{Method, Params, Reply, Request, Status};
+use http::{HttpRequest, Method, Params, Reply, Status};
 use std::sync::Arc;
 
 /// The operations of the general API.
@@ -97,7 +97,7 @@ impl Door {
         self,
         service: &Service,
         local: &mut Local,
-        request: &Request<'_>,
+        request: &HttpRequest<'_>,
         (params, access): (&Params<'_, '_>, Result<Granted<'_>, Failure>),
         reply: Reply<'_>,
     ) {
@@ -134,7 +134,7 @@ impl Door {
             Door::Health => health(service, true, reply),
             Door::Metrics => reply.send(Status(200), metrics::MEDIA, metrics::text(service).as_bytes()),
             Door::OpenApi => reply.send_shared(Status(200), JSON, Arc::clone(&service.openapi)),
-            Door::NotYet => fail(&Failure::new(Kind::NotYet, "this part of the API is not there yet"), reply),
+            Door::NotYet => fail(&Failure::new(FailureKind::NotYet, "this part of the API is not there yet"), reply),
         }
     }
 }
@@ -175,7 +175,7 @@ fn damage(stats: &Stats, is_near: bool) -> Option<String> {
 fn health(service: &Service, is_near: bool, reply: Reply<'_>) {
     let stats = service.database.store().stats();
     if let Some(refusal) = refusal(&stats, is_near) {
-        return fail(&Failure::new(Kind::Unavailable, refusal), reply);
+        return fail(&Failure::new(FailureKind::Unavailable, refusal), reply);
     }
     let mut told = serde_json::json!({ "status": "ok" });
     if let Some(damage) = damage(&stats, is_near) {

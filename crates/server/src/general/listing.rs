@@ -3,7 +3,7 @@
 
 use super::{collection, fail};
 use crate::failure::refusal;
-use crate::failure::{ErrorRules, Failure, Kind};
+use crate::failure::{ErrorRules, Failure, FailureKind};
 use crate::reads::cold::OnLoop;
 use crate::replies::large;
 use crate::replies::media::JSON;
@@ -18,8 +18,8 @@ use docs::engine::ErrorKind;
 use docs::key::{Key, KeyType};
 use docs::order::Scalar;
 use docs::sql::QueryError;
-use docs::{CollectionId, ReadError, Session};
-use http::{Params, Reply, Request, Status, query};
+use docs::{CollectionId, ReadError, ReaderSession};
+use http::{HttpRequest, Params, Reply, Status, query};
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
@@ -34,7 +34,7 @@ const PAGE_BYTES_MAX: usize = 1 << 20;
 pub(super) fn list(
     service: &Service,
     local: &mut Local,
-    request: &Request<'_>,
+    request: &HttpRequest<'_>,
     params: &Params<'_, '_>,
     reply: Reply<'_>,
 ) {
@@ -51,7 +51,7 @@ pub(super) fn list(
         Some(Ok(key)) => Some(key),
         Some(Err(text)) => {
             let detail = format!("after is `{}`, but keys of {} are {}", echo(text), info.name, info.key.kind.name());
-            return fail(&Failure::new(Kind::Invalid, detail), reply);
+            return fail(&Failure::new(FailureKind::Invalid, detail), reply);
         }
     };
     let Local { session, out, cold, lp, .. } = local;
@@ -113,7 +113,7 @@ fn list_late(
 
 /// Writes a page of at most this many documents and about this many bytes.
 fn write_page(
-    session: &Session,
+    session: &ReaderSession,
     (id, kind): (CollectionId, KeyType),
     after: Option<&Key<'_>>,
     (limit, bytes_max): (usize, usize),
@@ -153,25 +153,25 @@ fn page_of(text: &str) -> Result<(Option<String>, usize), Failure> {
     let (mut after, mut limit, mut scratch) = (None, None, Vec::new());
     for (name, value) in query::pairs(text) {
         let value = query::decode(value, &mut scratch)
-            .map_err(|error| Failure::new(Kind::Invalid, format!("parameter `{}`: {error}", echo(name))))?;
+            .map_err(|error| Failure::new(FailureKind::Invalid, format!("parameter `{}`: {error}", echo(name))))?;
         let is_second = match name {
             "after" => after.is_some(),
             "limit" => limit.is_some(),
             _ => false,
         };
         if is_second {
-            return Err(Failure::new(Kind::Invalid, format!("parameter `{name}` is there more than once")));
+            return Err(Failure::new(FailureKind::Invalid, format!("parameter `{name}` is there more than once")));
         }
         match name {
             "after" => after = Some(value.to_owned()),
             "limit" => {
                 let number = value.parse().ok().filter(|number| (1..=LIMIT_MAX).contains(number));
                 let detail = || format!("limit is `{}`; allowed: 1 to {LIMIT_MAX}", echo(value));
-                limit = Some(number.ok_or_else(|| Failure::new(Kind::Invalid, detail()))?);
+                limit = Some(number.ok_or_else(|| Failure::new(FailureKind::Invalid, detail()))?);
             }
             _ => {
                 return Err(Failure::new(
-                    Kind::Invalid,
+                    FailureKind::Invalid,
                     format!("unknown parameter `{}`; allowed: after, limit", echo(name)),
                 ));
             }

@@ -18,7 +18,7 @@ pub(crate) mod schema;
 mod views;
 
 use crate::failure::refusal::fail;
-use crate::failure::{Failure, Kind};
+use crate::failure::{Failure, FailureKind};
 use crate::requests::params::echo;
 use crate::service::Service;
 use docs::CollectionId;
@@ -36,7 +36,7 @@ fn collection<'s>(
     let place = catalog.number(name).ok_or_else(|| {
         let known: Vec<&str> = catalog.collections.iter().map(|info| info.name.as_str()).collect();
         Failure::new(
-            Kind::NotFound,
+            FailureKind::NotFound,
             format!("there is no collection `{}`; there are: {}", echo(name), known.join(", ")),
         )
     })?;

@@ -5,28 +5,28 @@
 //! are answered first, and later ones wait.
 
 use crate::failure::refusal;
-use crate::failure::{ErrorRules, Failure, Kind};
+use crate::failure::{ErrorRules, Failure, FailureKind};
 use crate::replies::large;
 use crate::requests::params;
 use crate::service::Service;
 use crate::service::query_limits::Whole;
-use crate::statements::modify::Change;
-use crate::statements::statement::{Arguments, Shape};
+use crate::statements::modify::ModifyingStatement;
+use crate::statements::statement::{ParameterValues, RowFormat};
 use crate::threads::background;
 use crate::threads::client::ClientWatch;
 use crate::threads::in_flight::Taken;
 use crate::threads::query_state::{PLAN_FIELD, Queries};
 use docs::sql::Budget;
 use docs::statements::ModifyError;
-use docs::{Database, WriteError};
-use http::{LateReply, Reply, Request, Status};
+use docs::{DocumentDatabase, WriteError};
+use http::{HttpRequest, LateReply, Reply, Status};
 use std::sync::Arc;
 
 /// The header field with the number of documents that were inserted, changed or deleted.
 const CHANGED: &str = "Sapsan-Changed";
 
 /// Whether a request's body may contain such a statement: it contains one of the keywords, or an escape.
-pub(crate) fn may_change(request: &Request<'_>) -> bool {
+pub(crate) fn may_change(request: &HttpRequest<'_>) -> bool {
     let body = request.body();
     [&b"insert"[..], b"update", b"delete", b"replace", b"\\u"]
         .iter()
@@ -36,8 +36,8 @@ pub(crate) fn may_change(request: &Request<'_>) -> bool {
 /// Runs a statement from the request.
 pub(super) fn run(
     service: &Service,
-    (sql, arguments, taken): (String, Arguments, Taken),
-    (shape, media): (Shape, &'static str),
+    (sql, arguments, taken): (String, ParameterValues, Taken),
+    (shape, media): (RowFormat, &'static str),
     reply: Reply<'_>,
 ) {
     let (database, replies) = (service.database.clone(), service.replies.clone());
@@ -61,20 +61,20 @@ pub(super) fn run(
 
 /// Runs it with the newest configuration, and again if another one takes over before anything was written.
 fn execute(
-    database: &Database,
-    (sql, arguments): (&str, &Arguments),
-    shape: Shape,
+    database: &DocumentDatabase,
+    (sql, arguments): (&str, &ParameterValues),
+    shape: RowFormat,
     (whole, client): (&Whole, &Arc<ClientWatch>),
     queries: &Queries,
     late: &mut LateReply,
 ) -> Result<(u64, Vec<u8>), Failure> {
     loop {
         let database = database.newest();
-        let change =
-            Change::prepare(sql, database.catalog()).map_err(|error| Failure::new(Kind::Invalid, error.to_string()))?;
+        let change = ModifyingStatement::prepare(sql, database.catalog())
+            .map_err(|error| Failure::new(FailureKind::Invalid, error.to_string()))?;
         let values = change
             .bind(arguments)
-            .map_err(|name| Failure::new(Kind::Invalid, format!("the parameter :{name} is not given")))?;
+            .map_err(|name| Failure::new(FailureKind::Invalid, format!("the parameter :{name} is not given")))?;
         let (plan, scans) = change.plan_line(&values);
         let mut out = Vec::new();
         let run = |budget: &Budget<'_>| change.write(&database, &values, shape, budget, &mut out);

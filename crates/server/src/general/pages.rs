@@ -4,20 +4,20 @@
 
 use super::fail;
 use crate::failure::refusal;
-use crate::failure::{ErrorRules, Failure, Kind};
+use crate::failure::{ErrorRules, Failure, FailureKind};
 use crate::replies::large;
-use crate::replies::media::{JSON, Shape};
+use crate::replies::media::{JSON, RowFormat};
 use crate::requests::params;
 use crate::service::Service;
 use crate::service::query_limits::Whole;
-use crate::statements::cursor::{self, Asked};
+use crate::statements::cursor::{self, StatementChecksum};
 use crate::statements::paging::{self, Page};
-use crate::statements::statement::Arguments;
+use crate::statements::statement::ParameterValues;
 use crate::threads::background;
 use crate::threads::client::ClientWatch;
 use crate::threads::in_flight::{InFlight, Taken};
 use crate::threads::query_state::{PLAN_FIELD, Queries};
-use docs::Database;
+use docs::DocumentDatabase;
 use docs::sql::{PAGE_ROWS_MAX, QueryError, Value};
 use http::{LateReply, Reply, Status};
 use serde_json::{Map, Value as Json};
@@ -40,7 +40,7 @@ impl PageWanted {
         if limit.is_none() && after.is_none() {
             return Ok(None);
         }
-        let invalid = |detail: String| Failure::new(Kind::Invalid, detail);
+        let invalid = |detail: String| Failure::new(FailureKind::Invalid, detail);
         let rows_max = match limit {
             None => ROWS_DEFAULT,
             Some(limit) => limit.as_u64().filter(|rows| (1..=PAGE_ROWS_MAX).contains(rows)).ok_or_else(|| {
@@ -49,7 +49,7 @@ impl PageWanted {
             })?,
         };
         let parameters = serde_json::to_vec(parameters).unwrap_or_default();
-        let of = Asked::of(sql).and(&parameters);
+        let of = StatementChecksum::of(sql).and(&parameters);
         let after = match after {
             None | Some(Json::Null) => None,
             Some(Json::String(token)) => Some(
@@ -68,11 +68,11 @@ impl PageWanted {
     pub(super) fn answer(
         self,
         service: &Service,
-        (sql, arguments, taken): (String, Arguments, Taken),
-        shape: Shape,
+        (sql, arguments, taken): (String, ParameterValues, Taken),
+        shape: RowFormat,
         reply: Reply<'_>,
     ) {
-        if shape != Shape::Json {
+        if shape != RowFormat::Json {
             return fail(&paging::not_json(), reply);
         }
         let (database, replies) = (service.database.clone(), service.replies.clone());
@@ -96,13 +96,13 @@ impl PageWanted {
     /// Makes the page; `None` if another configuration has taken over before it began.
     fn run(
         &self,
-        database: &Database,
-        (sql, arguments): (&str, &Arguments),
+        database: &DocumentDatabase,
+        (sql, arguments): (&str, &ParameterValues),
         (whole, client): (&Whole, &ClientWatch),
         queries: &Queries,
         late: &mut LateReply,
     ) -> Result<Option<Vec<u8>>, Failure> {
-        let invalid = |detail: String| Failure::new(Kind::Invalid, detail);
+        let invalid = |detail: String| Failure::new(FailureKind::Invalid, detail);
         let prepared = queries.statements.paged(sql, database.catalog());
         let paged = prepared.map_err(|error| invalid(error.to_string()))?;
         let at = self.0.at();
@@ -110,7 +110,7 @@ impl PageWanted {
         let values = names.map(|name| arguments.value(name).ok_or(name));
         let values: Result<Vec<Value<'_>>, &String> = values.collect();
         let values = values.map_err(|name| invalid(format!("the parameter :{name} is not given")))?;
-        let session = database.session().map_err(|_| Failure::new(Kind::Busy, "no reader is free"))?;
+        let session = database.session().map_err(|_| Failure::new(FailureKind::Busy, "no reader is free"))?;
         let now = session.now();
         if now.is_superseded() {
             return Ok(None);

@@ -9,22 +9,22 @@ use super::{fail, modify};
 use crate::access::sender::Granted;
 use crate::access::token;
 use crate::failure::refusal;
-use crate::failure::{ErrorRules, Failure, Kind};
-use crate::replies::media::Shape;
+use crate::failure::{ErrorRules, Failure, FailureKind};
+use crate::replies::media::RowFormat;
 use crate::replies::pipe;
 use crate::requests::params;
 use crate::service::Service;
 use crate::service::query_limits::Whole;
 use crate::service::write;
-use crate::statements::modify::Change;
-use crate::statements::statement::{Arguments, Statement};
+use crate::statements::modify::ModifyingStatement;
+use crate::statements::statement::{ParameterValues, Statement};
 use crate::threads::background;
 use crate::threads::client::ClientWatch;
 use crate::threads::in_flight::Taken;
 use crate::threads::query_state::{PLAN_FIELD, Queries};
-use docs::Database;
+use docs::DocumentDatabase;
 use docs::sql::Budget;
-use http::{Reply, Request};
+use http::{HttpRequest, Reply};
 use std::sync::Arc;
 
 /// Limit of a request's body: a statement of the largest size, escaped, and as much for its parameters.
@@ -32,8 +32,8 @@ const BODY_BYTES_MAX: usize = 128 << 10;
 /// Memory of a waiting request, as a multiple of its bytes: its values as a tree.
 const WAITING_PER_BYTE: usize = 4;
 
-pub(super) fn run(service: &Service, request: &Request<'_>, granted: Granted<'_>, reply: Reply<'_>) {
-    let shape = Shape::of_accept(request);
+pub(super) fn run(service: &Service, request: &HttpRequest<'_>, granted: Granted<'_>, reply: Reply<'_>) {
+    let shape = RowFormat::of_accept(request);
     let (taken, (sql, arguments, page)) =
         match admit(service, request.body()).and_then(|taken| Ok((taken, read(request.body())?))) {
             Ok(admitted) => admitted,
@@ -42,7 +42,7 @@ pub(super) fn run(service: &Service, request: &Request<'_>, granted: Granted<'_>
     if let Some(page) = page {
         return page.answer(service, (sql, arguments, taken), shape, reply);
     }
-    if Change::is_one(&sql) {
+    if ModifyingStatement::is_one(&sql) {
         if let Err(failure) = granted.need(token::WRITE) {
             return fail(&failure, reply);
         }
@@ -75,15 +75,15 @@ pub(super) fn run(service: &Service, request: &Request<'_>, granted: Granted<'_>
 fn admit(service: &Service, body: &[u8]) -> Result<Taken, Failure> {
     if body.len() > BODY_BYTES_MAX {
         let detail = format!("a query of {} bytes; allowed: {BODY_BYTES_MAX} with its parameters", body.len());
-        return Err(Failure::new(Kind::TooLarge, detail));
+        return Err(Failure::new(FailureKind::TooLarge, detail));
     }
     let taken = service.writes.take(write::WAITING_BYTES + WAITING_PER_BYTE * body.len());
-    taken.ok_or_else(|| Failure::new(Kind::Busy, "too many requests wait"))
+    taken.ok_or_else(|| Failure::new(FailureKind::Busy, "too many requests wait"))
 }
 
 /// The statement, its parameters, and the requested page, if any.
-fn read(body: &[u8]) -> Result<(String, Arguments, Option<PageWanted>), Failure> {
-    let invalid = |detail: String| Failure::new(Kind::Invalid, detail);
+fn read(body: &[u8]) -> Result<(String, ParameterValues, Option<PageWanted>), Failure> {
+    let invalid = |detail: String| Failure::new(FailureKind::Invalid, detail);
     let body: serde_json::Value =
         serde_json::from_slice(body).map_err(|error| invalid(format!("the body: {error}")))?;
     let serde_json::Value::Object(mut body) = body else {
@@ -102,26 +102,26 @@ fn read(body: &[u8]) -> Result<(String, Arguments, Option<PageWanted>), Failure>
         Some(unknown) => {
             Err(invalid(format!("unknown field `{}`; allowed: sql, params, limit, after", params::echo(unknown))))
         }
-        None => Ok((sql, Arguments::new(parameters), page)),
+        None => Ok((sql, ParameterValues::new(parameters), page)),
     }
 }
 
 /// Runs it; `None` if another configuration has taken over before it began.
 fn execute(
-    database: &Database,
-    (sql, arguments): (&str, &Arguments),
-    shape: Shape,
+    database: &DocumentDatabase,
+    (sql, arguments): (&str, &ParameterValues),
+    shape: RowFormat,
     (whole, client): (&Whole, &ClientWatch),
     queries: &Queries,
     (reply, rest): (&mut pipe::Reply<'_>, &mut Vec<u8>),
 ) -> Result<Option<()>, Failure> {
     let statement = Statement::kept(sql, database.catalog(), &queries.statements);
-    let statement = statement.map_err(|error| Failure::new(Kind::Invalid, error.to_string()))?;
+    let statement = statement.map_err(|error| Failure::new(FailureKind::Invalid, error.to_string()))?;
     let statement = statement.with_workers(Arc::clone(&queries.workers));
     let values = statement
         .bind(arguments)
-        .map_err(|name| Failure::new(Kind::Invalid, format!("the parameter :{name} is not given")))?;
-    let session = database.session().map_err(|_| Failure::new(Kind::Busy, "no reader is free"))?;
+        .map_err(|name| Failure::new(FailureKind::Invalid, format!("the parameter :{name} is not given")))?;
+    let session = database.session().map_err(|_| Failure::new(FailureKind::Busy, "no reader is free"))?;
     let now = session.now();
     if now.is_superseded() {
         return Ok(None);

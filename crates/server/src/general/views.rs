@@ -4,7 +4,7 @@
 
 use super::fail;
 use crate::failure::refusal;
-use crate::failure::{ErrorRules, Failure, Kind};
+use crate::failure::{ErrorRules, Failure, FailureKind};
 use crate::maintenance::verification::Run;
 use crate::replies::media::JSON;
 use crate::requests::params::echo;
@@ -13,8 +13,8 @@ use crate::service::query_limits::Whole;
 use crate::threads::background;
 use crate::threads::client::ClientWatch;
 use docs::views::{ViewState, ViewStatus};
-use docs::{Database, ReadError};
-use http::{Params, Reply, Request, Status};
+use docs::{DocumentDatabase, ReadError};
+use http::{HttpRequest, Params, Reply, Status};
 use serde_json::{Value as Json, json};
 use std::sync::Arc;
 use std::time::Instant;
@@ -31,10 +31,10 @@ pub(super) fn get(service: &Service, params: &Params<'_, '_>, reply: Reply<'_>) 
     }
 }
 
-pub(super) fn verify(service: &Service, request: &Request<'_>, params: &Params<'_, '_>, reply: Reply<'_>) {
+pub(super) fn verify(service: &Service, request: &HttpRequest<'_>, params: &Params<'_, '_>, reply: Reply<'_>) {
     let view = match named(&service.database, params) {
         Ok(view) if request.body().is_empty() => view,
-        Ok(_) => return fail(&Failure::new(Kind::Invalid, "a verification takes no body"), reply),
+        Ok(_) => return fail(&Failure::new(FailureKind::Invalid, "a verification takes no body"), reply),
         Err(failure) => return fail(&failure, reply),
     };
     let turn = match service.verifications.take_turn() {
@@ -56,13 +56,16 @@ pub(super) fn verify(service: &Service, request: &Request<'_>, params: &Params<'
 }
 
 /// The declared view named by the path. An old definition, which serves until it is replaced, comes after it in the list.
-fn named(database: &Database, params: &Params<'_, '_>) -> Result<ViewStatus, Failure> {
+fn named(database: &DocumentDatabase, params: &Params<'_, '_>) -> Result<ViewStatus, Failure> {
     let mut text = Vec::new();
     let name = params.get("name", &mut text).and_then(Result::ok).unwrap_or_default();
     let views = database.views();
     views.iter().find(|view| view.name == name).cloned().ok_or_else(|| {
         let known: Vec<&str> = views.iter().map(|view| view.name.as_str()).collect();
-        Failure::new(Kind::NotFound, format!("there is no view `{}`; there are: {}", echo(name), known.join(", ")))
+        Failure::new(
+            FailureKind::NotFound,
+            format!("there is no view `{}`; there are: {}", echo(name), known.join(", ")),
+        )
     })
 }
 
@@ -89,7 +92,7 @@ fn told(view: &ViewStatus) -> Json {
     })
 }
 
-fn verified(database: &Database, name: &str, client: &ClientWatch, run: &Run<'_>) -> Result<Json, Failure> {
+fn verified(database: &DocumentDatabase, name: &str, client: &ClientWatch, run: &Run<'_>) -> Result<Json, Failure> {
     // A view of few documents ends before the first check.
     if let Some(failure) = run.end(Instant::now()) {
         return Err(failure);
@@ -97,12 +100,12 @@ fn verified(database: &Database, name: &str, client: &ClientWatch, run: &Run<'_>
     let goes_on = || run.end(Instant::now()).is_none() && !client.is_over(Instant::now());
     let found = database.verify_view_while(name, &goes_on).map_err(|error| match error {
         ReadError::Stopped => {
-            let left = || client.failure(Failure::new(Kind::OutOfTime, error.to_string()));
+            let left = || client.failure(Failure::new(FailureKind::OutOfTime, error.to_string()));
             run.end(Instant::now()).unwrap_or_else(left)
         }
         error => refusal::of_read(&error),
     })?;
-    let unbuilt = || Failure::new(Kind::Unavailable, format!("the view `{name}` is not built"));
+    let unbuilt = || Failure::new(FailureKind::Unavailable, format!("the view `{name}` is not built"));
     let report = found.ok_or_else(unbuilt)?;
     let faults: Vec<&str> = report.faults.iter().map(|fault| fault.what.as_str()).collect();
     Ok(json!({

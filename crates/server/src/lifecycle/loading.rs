@@ -13,7 +13,7 @@ use crate::failure::ErrorRules;
 use crate::requests::params;
 use crate::statements::guard::DeclaredGuard;
 use docs::catalog::Catalog;
-use docs::config::{Config, MISTAKES_MAX, Mistakes, Source, Table};
+use docs::config::{Config, ConfigFile, ConfigTable, MISTAKES_MAX, Mistakes};
 use http::{Method, Router};
 use std::ops::Range;
 use std::path::Path;
@@ -40,9 +40,9 @@ impl ServiceConfig {
 
     /// The same from text; `path` appears in messages, and paths in the file are relative to it.
     pub fn parse(path: &Path, text: String) -> Result<ServiceConfig, Mistakes> {
-        let source = Source::new(path, &text);
+        let source = ConfigFile::new(path, &text);
         let document = source.document();
-        let root = Table::root(&source, &document);
+        let root = ConfigTable::root(&source, &document);
         let docs = Config::read(&root);
         let catalog = docs::outline(&docs.sound()).ok();
         let collections = declared_names(&root);
@@ -89,7 +89,7 @@ fn has_doubtful_guard(endpoint: &EndpointConfig, (docs, catalog): (&Config, &Cat
 }
 
 /// Approximate bytes of memory of the guards; mistakes are recorded.
-fn guard_bytes(source: &Source, guards: &[Arc<GuardConfig>], (docs, catalog): (&Config, &Catalog)) -> usize {
+fn guard_bytes(source: &ConfigFile, guards: &[Arc<GuardConfig>], (docs, catalog): (&Config, &Catalog)) -> usize {
     let mut bytes = 0;
     for guard in guards {
         match DeclaredGuard::prepare(guard, &docs.params, catalog) {
@@ -102,7 +102,7 @@ fn guard_bytes(source: &Source, guards: &[Arc<GuardConfig>], (docs, catalog): (&
 }
 
 /// The names of the file's collections, including those with mistakes.
-fn declared_names(root: &Table<'_>) -> Vec<String> {
+fn declared_names(root: &ConfigTable<'_>) -> Vec<String> {
     // If `collections` is not a table, that was recorded before.
     let Some(table) = root.get("collections").filter(|item| item.value().is_table()).and_then(|item| item.table())
     else {
@@ -113,7 +113,7 @@ fn declared_names(root: &Table<'_>) -> Vec<String> {
 
 /// Approximate bytes of memory of the endpoints with their statements. Mistakes of statements are recorded, unless a statement
 /// refers to something that has mistakes itself.
-fn declared_bytes(source: &Source, endpoints: &[EndpointConfig], (docs, catalog): (&Config, &Catalog)) -> usize {
+fn declared_bytes(source: &ConfigFile, endpoints: &[EndpointConfig], (docs, catalog): (&Config, &Catalog)) -> usize {
     let mut bytes = 0;
     for endpoint in endpoints {
         bytes += endpoint.bytes();
@@ -148,7 +148,7 @@ fn utf8(path: &Path, bytes: Vec<u8>) -> Result<String, Mistakes> {
     String::from_utf8(bytes).map_err(|error| {
         let text = String::from_utf8_lossy(error.as_bytes());
         let at = error.utf8_error().valid_up_to();
-        let source = Source::new(path, &text);
+        let source = ConfigFile::new(path, &text);
         source.mistake(at..at, "not UTF-8 from here on", "text in UTF-8");
         match source.finish() {
             Err(mistakes) => mistakes,
@@ -157,7 +157,7 @@ fn utf8(path: &Path, bytes: Vec<u8>) -> Result<String, Mistakes> {
     })
 }
 
-fn read_endpoints(root: &Table<'_>, collections: &[String], guards: &[Arc<GuardConfig>]) -> Vec<EndpointConfig> {
+fn read_endpoints(root: &ConfigTable<'_>, collections: &[String], guards: &[Arc<GuardConfig>]) -> Vec<EndpointConfig> {
     let Some(mut items) = root.get("endpoints").and_then(|item| item.list()) else { return Vec::new() };
     if items.len() > ENDPOINTS_MAX {
         root.mistake(format!("{} endpoints", items.len()), format!("up to {ENDPOINTS_MAX}"));

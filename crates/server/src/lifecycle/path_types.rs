@@ -9,7 +9,7 @@ use crate::declared::path_parameter::parameter;
 use crate::declared::steps;
 use docs::catalog::Catalog;
 use docs::config::{Parameter, ParameterKind};
-use docs::sql::{Compared, Query};
+use docs::sql::{ParameterUses, PreparedQuery};
 
 /// The configuration with the types inferred from its statements, as if they were declared.
 pub(super) fn with_types(config: &ServiceConfig, catalog: &Catalog) -> ServiceConfig {
@@ -36,9 +36,9 @@ pub(super) fn with_types(config: &ServiceConfig, catalog: &Catalog) -> ServiceCo
 }
 
 /// `None` if the statements have mistakes: these are reported when they are prepared.
-fn compared(name: &str, endpoint: &EndpointConfig, file: &[Parameter], catalog: &Catalog) -> Option<Compared> {
+fn compared(name: &str, endpoint: &EndpointConfig, file: &[Parameter], catalog: &Catalog) -> Option<ParameterUses> {
     match &endpoint.action {
-        Action::Query { sql, .. } => Some(Query::prepare(sql, catalog).ok()?.compared(name)),
+        Action::Query { sql, .. } => Some(PreparedQuery::prepare(sql, catalog).ok()?.compared(name)),
         Action::Steps { steps, .. } => Some(steps::prepare_steps(steps, endpoint, file, catalog).ok()?.compared(name)),
         _ => None,
     }

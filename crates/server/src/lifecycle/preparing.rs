@@ -2,7 +2,7 @@
 //! reload needs of the file.
 
 use super::path_types::with_types;
-use crate::config::Durability;
+use crate::config::Acknowledgement;
 use crate::config::memory::Division;
 use crate::config::memory::MEMTABLES;
 use crate::config::{Action, EndpointConfig, ServiceConfig, path_parameters};
@@ -14,20 +14,20 @@ use crate::openapi::{self, Columns};
 use crate::statements::guard::DeclaredGuard;
 use docs::catalog::Catalog;
 use docs::config::{Mistakes, Parameter};
-use docs::engine::{self, Options, Recovery};
+use docs::engine::{self, Recovery, StoreOptions};
 use docs::sql::{JsonTypes, PlanSpace};
-use docs::{Database, OpenError};
+use docs::{DatabaseOpenError, DocumentDatabase};
 use http::Files;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// Why a server does not start.
 #[derive(Debug)]
-pub enum StartError {
+pub enum ServerStartError {
     /// The configuration has mistakes that are found only with the catalog: SQL.
     Config(Mistakes),
     /// The collections cannot be made as the file requires.
-    Open(OpenError),
+    Open(DatabaseOpenError),
     /// The data folder cannot be opened.
     Folder {
         /** The configuration file. */
@@ -35,7 +35,7 @@ pub enum StartError {
         /** The folder. */
         folder: PathBuf,
         /** Why. */
-        source: OpenError,
+        source: DatabaseOpenError,
     },
     /// The address cannot be listened on.
     Listen {
@@ -50,20 +50,20 @@ pub enum StartError {
     System(std::io::Error),
 }
 
-impl std::fmt::Display for StartError {
+impl std::fmt::Display for ServerStartError {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            StartError::Config(mistakes) => write!(formatter, "{mistakes}"),
-            StartError::Open(error) => write!(formatter, "{error}"),
-            StartError::Folder { file, folder, source } => {
+            ServerStartError::Config(mistakes) => write!(formatter, "{mistakes}"),
+            ServerStartError::Open(error) => write!(formatter, "{error}"),
+            ServerStartError::Folder { file, folder, source } => {
                 let (file, folder) = (file.display(), folder.display());
                 match source {
-                    OpenError::OtherService { held, declared } => write!(
+                    DatabaseOpenError::OtherService { held, declared } => write!(
                         formatter,
                         "{folder} belongs to another service than {file}: it holds {held}, and the file declares {declared}. \
                          Give the file that this folder was made with, or another folder"
                     ),
-                    OpenError::WouldDrop(lost) => write!(
+                    DatabaseOpenError::WouldDrop(lost) => write!(
                         formatter,
                         "{file} no longer declares what {folder} holds. This would be dropped: {lost}. Declare it again, or \
                          permit that with --allow-drop"
@@ -71,24 +71,26 @@ impl std::fmt::Display for StartError {
                     source => write!(formatter, "{folder}: {source}"),
                 }
             }
-            StartError::Listen { address, setting, source } if source.kind() == std::io::ErrorKind::AddrInUse => {
+            ServerStartError::Listen { address, setting, source } if source.kind() == std::io::ErrorKind::AddrInUse => {
                 let what = if address.starts_with("unix:") { "socket" } else { "port" };
                 write!(
                     formatter,
                     "cannot listen on {address}: another program has this {what}; choose one with {setting}"
                 )
             }
-            StartError::Listen { address, source, .. } => write!(formatter, "cannot listen on {address}: {source}"),
-            StartError::System(source) => write!(formatter, "cannot start: {source}"),
+            ServerStartError::Listen { address, source, .. } => {
+                write!(formatter, "cannot listen on {address}: {source}")
+            }
+            ServerStartError::System(source) => write!(formatter, "cannot start: {source}"),
         }
     }
 }
 
-impl std::error::Error for StartError {}
+impl std::error::Error for ServerStartError {}
 
-impl From<OpenError> for StartError {
-    fn from(error: OpenError) -> Self {
-        StartError::Open(error)
+impl From<DatabaseOpenError> for ServerStartError {
+    fn from(error: DatabaseOpenError) -> Self {
+        ServerStartError::Open(error)
     }
 }
 
@@ -177,14 +179,17 @@ fn parameter_types(name: &str, endpoint: &EndpointConfig, config: &ServiceConfig
 }
 
 /// The declared endpoints, prepared against the catalog of an open database, and the OpenAPI document.
-pub(crate) fn routes(config: &ServiceConfig, database: &Database) -> Result<(Vec<Endpoint>, String), StartError> {
+pub(crate) fn routes(
+    config: &ServiceConfig,
+    database: &DocumentDatabase,
+) -> Result<(Vec<Endpoint>, String), ServerStartError> {
     let catalog = database.catalog();
     let config = &with_types(config, catalog);
-    let statements = prepare(config, catalog).map_err(StartError::Config)?;
-    let steps = prepare_steps(config, catalog).map_err(StartError::Config)?;
+    let statements = prepare(config, catalog).map_err(ServerStartError::Config)?;
+    let steps = prepare_steps(config, catalog).map_err(ServerStartError::Config)?;
     let openapi = openapi::document(config, catalog, &columns(config, catalog, &statements, &steps));
-    let guards = prepare_guards(config, catalog).map_err(StartError::Config)?;
-    let files = open_files(config).map_err(StartError::Config)?;
+    let guards = prepare_guards(config, catalog).map_err(ServerStartError::Config)?;
+    let files = open_files(config).map_err(ServerStartError::Config)?;
     let all = config.endpoints.iter().zip(statements).zip(steps).zip(guards.into_iter().zip(files));
     let declared = &config.endpoints;
     let resolved = all.filter_map(|(((endpoint, query), steps), (guard, files))| {
@@ -195,15 +200,15 @@ pub(crate) fn routes(config: &ServiceConfig, database: &Database) -> Result<(Vec
 
 /// The configuration of the documents, completed by the fields that declared queries need in indexes, so that the indexes cover
 /// the queries. Mistakes of SQL are reported.
-pub fn complete(config: &ServiceConfig) -> Result<docs::config::Config, StartError> {
+pub fn complete(config: &ServiceConfig) -> Result<docs::config::Config, ServerStartError> {
     let mut docs = config.docs.clone();
     docs.sort_bytes = Division::sort_bytes(&config.server);
     docs.build_bytes = Division::of(&config.server).building_bytes;
     docs.build_threads = config.server.threads;
     docs.plans = PlanSpace::new(Division::of(&config.server).plan_bytes);
-    let catalog = docs::outline(&docs).map_err(StartError::Open)?;
+    let catalog = docs::outline(&docs).map_err(ServerStartError::Open)?;
     let config = &with_types(config, &catalog);
-    for (_, declared) in prepare(config, &catalog).map_err(StartError::Config)?.into_iter().flatten() {
+    for (_, declared) in prepare(config, &catalog).map_err(ServerStartError::Config)?.into_iter().flatten() {
         for wanted in declared.statement().wanted_included() {
             docs.include(&wanted.collection, &wanted.index, &wanted.fields);
         }
@@ -216,8 +221,8 @@ pub fn open_folder(
     config: &ServiceConfig,
     documents: &docs::config::Config,
     folder: &Path,
-) -> Result<(Database, Recovery), StartError> {
-    Database::open(documents, folder, store_options(config)).map_err(|source| StartError::Folder {
+) -> Result<(DocumentDatabase, Recovery), ServerStartError> {
+    DocumentDatabase::open(documents, folder, store_options(config)).map_err(|source| ServerStartError::Folder {
         file: config.path.clone(),
         folder: folder.to_owned(),
         source,
@@ -225,8 +230,8 @@ pub fn open_folder(
 }
 
 /// The store's settings for a configuration.
-pub fn store_options(config: &ServiceConfig) -> Options {
-    let mut options = Options::default();
+pub fn store_options(config: &ServiceConfig) -> StoreOptions {
+    let mut options = StoreOptions::default();
     let division = Division::of(&config.server);
     options.memtable_bytes = division.memtable_bytes;
     options.memtables_max = MEMTABLES;
@@ -241,15 +246,15 @@ pub fn store_options(config: &ServiceConfig) -> Options {
     options.changes_kept_bytes = config.server.changes_kept_bytes;
     options.changes_kept_for = config.server.changes_kept.unwrap_or(Duration::MAX);
     options.durability = match config.server.durability {
-        Durability::Commit => engine::Durability::Commit,
-        Durability::Interval(interval) => engine::Durability::Interval(interval),
-        Durability::None => engine::Durability::None,
+        Acknowledgement::Commit => engine::Durability::Commit,
+        Acknowledgement::Interval(interval) => engine::Durability::Interval(interval),
+        Acknowledgement::None => engine::Durability::None,
     };
     options
 }
 
 /// Logs what a configuration has dropped from the folder.
-pub(super) fn log_dropped(database: &Database) {
+pub(super) fn log_dropped(database: &DocumentDatabase) {
     let dropped = database.dropped();
     if !dropped.is_empty() {
         tracing::warn!(%dropped, "dropped from the data folder, as permitted");
@@ -257,7 +262,7 @@ pub(super) fn log_dropped(database: &Database) {
 }
 
 /// Reports every mistake of a configuration that was read, including SQL, without a data folder.
-pub fn check(config: &ServiceConfig) -> Result<(), StartError> {
+pub fn check(config: &ServiceConfig) -> Result<(), ServerStartError> {
     complete(config).map(drop)
 }
 
@@ -268,8 +273,8 @@ const SEGMENT_BYTES_LEAST: u64 = 64 << 10;
 
 /// Opens a configuration without mistakes as a start opens it, in memory and without data. Everything that a start would reject
 /// in an empty folder is an error here too, and is reported as a mistake of the file.
-pub fn rehearse(config: &ServiceConfig) -> Result<(), StartError> {
-    let opened = || -> Result<(), StartError> {
+pub fn rehearse(config: &ServiceConfig) -> Result<(), ServerStartError> {
+    let opened = || -> Result<(), ServerStartError> {
         let mut documents = complete(config)?;
         documents.builds_indexes_later = true;
         let mut options = store_options(config);
@@ -279,13 +284,14 @@ pub fn rehearse(config: &ServiceConfig) -> Result<(), StartError> {
         if options.changes_kept_bytes == 0 {
             options.log_segment_bytes = options.log_segment_bytes.min(segment_bytes);
         }
-        let store = engine::in_memory(REHEARSAL_MAP_BYTES, options).map_err(|error| StartError::Open(error.into()))?;
-        let database = Database::with_store(&documents, &config.path, store)?;
+        let store =
+            engine::in_memory(REHEARSAL_MAP_BYTES, options).map_err(|error| ServerStartError::Open(error.into()))?;
+        let database = DocumentDatabase::with_store(&documents, &config.path, store)?;
         routes(config, &database).map(drop)
     };
     opened().map_err(|error| match error {
-        StartError::Open(why) => {
-            StartError::Config(Mistakes { list: vec![config.mistake_at(0..0, why.to_string())], more: 0 })
+        ServerStartError::Open(why) => {
+            ServerStartError::Config(Mistakes { list: vec![config.mistake_at(0..0, why.to_string())], more: 0 })
         }
         other => other,
     })

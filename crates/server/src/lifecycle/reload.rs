@@ -1,7 +1,7 @@
 //! Change of the configuration without a restart: `POST /_/config/reload`, and SIGHUP.
 //!
 //! The file is read and checked as a whole; if it has a mistake, nothing changes. Otherwise the collections are adapted beside
-//! writes ([`docs::Database::reopen`]) and the endpoints are prepared again, and requests that begin afterwards use them
+//! writes ([`docs::DocumentDatabase::reopen`]) and the endpoints are prepared again, and requests that begin afterwards use them
 //! ([`crate::routing::switch`]). `[server]` stays as it was: settings that differ are reported by name, and need a restart. Only
 //! the certificate is read again, so that it can be renewed.
 //!
@@ -11,12 +11,12 @@
 //! One thread reloads, one request at a time. It also reopens the same configuration when announced rules have come into force:
 //! then queries use them.
 
-use super::preparing::{StartError, complete, log_dropped, routes};
+use super::preparing::{ServerStartError, complete, log_dropped, routes};
 use crate::changes::Feed;
 use crate::config::memory::Division;
 use crate::config::{ConfigError, ServiceConfig, TlsConfig};
 use crate::failure::refusal;
-use crate::failure::{Failure, Kind};
+use crate::failure::{Failure, FailureKind};
 use crate::general::schema;
 use crate::maintenance::reload_requests::{Ask, WAITING_MAX};
 use crate::replies::media::JSON;
@@ -28,7 +28,7 @@ use crate::access::token::Tokens;
 use crate::routing::switch::Switch;
 use docs::catalog::CollectionInfo;
 use docs::views::ViewState;
-use docs::{Database, Differences, OpenError};
+use docs::{DatabaseOpenError, Differences, DocumentDatabase};
 use http::{LateReply, Status};
 use reactor::TlsServer;
 use serde_json::{Map, Value as Json, json};
@@ -84,7 +84,7 @@ impl Drop for ReloadThread {
 /// Why the file is rejected.
 enum Refused {
     Config(ConfigError),
-    Start(StartError),
+    Start(ServerStartError),
     /// Its endpoints do not fit beside those that are served.
     TooLarge {
         bytes: usize,
@@ -99,30 +99,32 @@ enum Refused {
 impl Refused {
     fn failure(&self) -> Failure {
         match self {
-            Refused::Config(error) => Failure::new(Kind::Invalid, error.to_string()),
-            Refused::Start(error @ StartError::Config(_)) => Failure::new(Kind::Invalid, error.to_string()),
-            Refused::Start(StartError::Open(OpenError::WouldDrop(lost))) => {
+            Refused::Config(error) => Failure::new(FailureKind::Invalid, error.to_string()),
+            Refused::Start(error @ ServerStartError::Config(_)) => {
+                Failure::new(FailureKind::Invalid, error.to_string())
+            }
+            Refused::Start(ServerStartError::Open(DatabaseOpenError::WouldDrop(lost))) => {
                 let told = format!("the file no longer declares what the folder holds. This would be dropped: {lost}");
                 Failure::new(
-                    Kind::Conflict,
+                    FailureKind::Conflict,
                     format!("{told}. Declare it again, or POST /_/config/reload?allow-drop=true"),
                 )
             }
-            Refused::Start(error @ StartError::Open(OpenError::OtherService { .. })) => {
-                Failure::new(Kind::Conflict, format!("{error}. Start it with a folder of its own"))
+            Refused::Start(error @ ServerStartError::Open(DatabaseOpenError::OtherService { .. })) => {
+                Failure::new(FailureKind::Conflict, format!("{error}. Start it with a folder of its own"))
             }
-            Refused::Start(error @ StartError::Open(OpenError::Mismatch(_) | OpenError::Config(_))) => {
-                Failure::new(Kind::Conflict, error.to_string())
-            }
+            Refused::Start(
+                error @ ServerStartError::Open(DatabaseOpenError::Mismatch(_) | DatabaseOpenError::Config(_)),
+            ) => Failure::new(FailureKind::Conflict, error.to_string()),
             Refused::TooLarge { bytes, most } => {
                 let told =
                     format!("the endpoints take {bytes} bytes of memory; allowed beside those that are served: {most}");
-                Failure::new(Kind::Conflict, format!("{told}. Restart: then the memory is divided anew"))
+                Failure::new(FailureKind::Conflict, format!("{told}. Restart: then the memory is divided anew"))
             }
-            Refused::Tls(problem) => Failure::new(Kind::Invalid, format!("`[server] tls`: {problem}")),
-            Refused::Start(error) => Failure::new(Kind::Unavailable, error.to_string()),
+            Refused::Tls(problem) => Failure::new(FailureKind::Invalid, format!("`[server] tls`: {problem}")),
+            Refused::Start(error) => Failure::new(FailureKind::Unavailable, error.to_string()),
             Refused::Panicked(text) => {
-                Failure::new(Kind::Internal, format!("a panic, which is a bug of Sapsan: {text}"))
+                Failure::new(FailureKind::Internal, format!("a panic, which is a bug of Sapsan: {text}"))
             }
         }
     }
@@ -130,7 +132,7 @@ impl Refused {
     /// Further members of the answer.
     fn members(&self) -> Map<String, Json> {
         let mut members = Map::new();
-        if let Refused::Start(StartError::Open(OpenError::WouldDrop(lost))) = self {
+        if let Refused::Start(ServerStartError::Open(DatabaseOpenError::WouldDrop(lost))) = self {
             members.insert("would_drop".to_owned(), listed(lost));
         }
         members
@@ -305,7 +307,7 @@ impl Reloader {
         }
     }
 
-    fn take(&mut self, config: ServiceConfig) -> Result<Duration, StartError> {
+    fn take(&mut self, config: ServiceConfig) -> Result<Duration, ServerStartError> {
         let before = self.switch.current();
         let old = &before.service;
         let mut documents = complete(&config)?;
@@ -314,7 +316,7 @@ impl Reloader {
         documents.plans = old.database.catalog().plans.clone();
         let (division, mut new_feed) = (Division::of(&config.server), false);
         old.expiry.stop();
-        let reopened = old.database.reopen::<StartError>(&documents, |database| {
+        let reopened = old.database.reopen::<ServerStartError>(&documents, |database| {
             let (endpoints, openapi) = routes(&config, database)?;
             new_feed = !has_same_collections(&old.database, database);
             let feed = if new_feed {
@@ -347,17 +349,17 @@ impl Reloader {
         if new_feed {
             // Consumers continue with the new feed, from the number that they were sent last.
             old.feed.end();
-            current.feed.start(&current.database).map_err(StartError::System)?;
+            current.feed.start(&current.database).map_err(ServerStartError::System)?;
         } else {
             current.feed.move_on(&current.database);
         }
-        expiry.map_err(StartError::System)?;
+        expiry.map_err(ServerStartError::System)?;
         Ok(waited)
     }
 }
 
 /// Whether collection numbers and keys mean the same in both.
-fn has_same_collections(a: &Database, b: &Database) -> bool {
+fn has_same_collections(a: &DocumentDatabase, b: &DocumentDatabase) -> bool {
     let (a, b) = (&a.catalog().collections, &b.catalog().collections);
     let is_same =
         |a: &CollectionInfo, b: &CollectionInfo| (&a.name, a.tree, a.key.kind) == (&b.name, b.tree, b.key.kind);
@@ -377,7 +379,7 @@ mod tests {
         assert!(!IS_ARMED.swap(false, Ordering::Relaxed), "as a test wants it");
     }
 
-    fn ask(running: &crate::Running, request: &str) -> String {
+    fn ask(running: &crate::RunningServer, request: &str) -> String {
         let mut connection = std::net::TcpStream::connect(running.address()).unwrap();
         connection.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
         let head = "HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: 0\r\n\r\n";

@@ -1,6 +1,6 @@
 //! From a prepared configuration to a running server, and its end.
 
-use super::preparing::{StartError, complete, log_dropped, open_folder, routes};
+use super::preparing::{ServerStartError, complete, log_dropped, open_folder, routes};
 use super::reload::ReloadThread;
 use crate::access::token::Tokens;
 use crate::changes::Feed;
@@ -12,8 +12,8 @@ use crate::routing::routes::Routing;
 use crate::routing::switch::{AdminEntrance, Switch};
 use crate::service::{Pools, Service, Shared};
 use crate::threads::query_pool::QueryPool;
-use executor::Pool;
-use http::{AccessLog, Deadlines, Limits, QueuedWriter, QueuedWriterThread, Server};
+use executor::ThreadPool;
+use http::{AccessLog, ClientLimits, Deadlines, HttpServer, QueuedWriter, QueuedWriterThread};
 use reactor::{ListenerSettings, Reactor};
 use std::net::{SocketAddr, TcpListener};
 use std::path::Path;
@@ -25,11 +25,11 @@ const HTTP_SETTING: &str = "--http ADDRESS:PORT";
 const ADMIN_SETTING: &str = "`[server] admin`";
 
 /// A running server.
-pub struct Running {
-    reactor: reactor::Running,
+pub struct RunningServer {
+    reactor: reactor::RunningReactor,
     /// Ends before the service.
     reloads: ReloadThread,
-    server: Arc<Server<Switch>>,
+    server: Arc<HttpServer<Switch>>,
     address: SocketAddr,
     admin: Option<SocketAddr>,
     drain: Duration,
@@ -37,7 +37,7 @@ pub struct Running {
     log: Option<QueuedWriterThread>,
 }
 
-impl Running {
+impl RunningServer {
     /// Its address.
     pub fn address(&self) -> SocketAddr {
         self.address
@@ -96,52 +96,52 @@ pub fn capacity(settings: &ServerConfig) -> String {
 }
 
 /// Tries the address, so that a port in use is reported before a data folder is made or its log replayed.
-fn try_address(address: SocketAddr, setting: &'static str) -> Result<(), StartError> {
+fn try_address(address: SocketAddr, setting: &'static str) -> Result<(), ServerStartError> {
     if address.port() == 0 {
         return Ok(());
     }
     TcpListener::bind(address).map(drop).map_err(|source| not_listening(address, setting, source))
 }
 
-fn not_listening(address: impl std::fmt::Display, setting: &'static str, source: std::io::Error) -> StartError {
-    StartError::Listen { address: address.to_string(), setting, source }
+fn not_listening(address: impl std::fmt::Display, setting: &'static str, source: std::io::Error) -> ServerStartError {
+    ServerStartError::Listen { address: address.to_string(), setting, source }
 }
 
-fn unix_not_listening(path: &Path, source: std::io::Error) -> StartError {
+fn unix_not_listening(path: &Path, source: std::io::Error) -> ServerStartError {
     not_listening(format_args!("unix:{}", path.display()), ADMIN_SETTING, source)
 }
 
 /// The files were checked with the configuration, and have changed since.
-fn tls_not_read(problem: String) -> StartError {
-    StartError::System(std::io::Error::other(format!("`[server] tls`: {problem}")))
+fn tls_not_read(problem: String) -> ServerStartError {
+    ServerStartError::System(std::io::Error::other(format!("`[server] tls`: {problem}")))
 }
 
 /// The access log on standard output, if the file enables it.
-fn access_log(config: &ServiceConfig) -> Result<(Option<AccessLog>, Option<QueuedWriterThread>), StartError> {
+fn access_log(config: &ServiceConfig) -> Result<(Option<AccessLog>, Option<QueuedWriterThread>), ServerStartError> {
     if !config.server.access_log {
         return Ok((None, None));
     }
-    let (writer, thread) = QueuedWriter::start(std::io::stdout()).map_err(StartError::System)?;
+    let (writer, thread) = QueuedWriter::start(std::io::stdout()).map_err(ServerStartError::System)?;
     Ok((Some(AccessLog::new(writer)), Some(thread)))
 }
 
 /// The threads behind the loops: no kind waits for another.
-fn start_pools(settings: &ServerConfig, division: &Division) -> Result<Pools, executor::StartError> {
-    let backup = executor::Settings { threads: 1, queue_max: 1, name: "backup".to_owned() };
+fn start_pools(settings: &ServerConfig, division: &Division) -> Result<Pools, executor::ExecutorStartError> {
+    let backup = executor::PoolSettings { threads: 1, queue_max: 1, name: "backup".to_owned() };
     Ok(Pools {
         cold: ColdReads::start(settings.cold_model, division.cold_threads)?,
         long: QueryPool::start(settings.query_model, division, settings.query)?,
         // One at a time.
-        backup: settings.backups.as_ref().map(|_| Pool::new(backup)).transpose()?,
+        backup: settings.backups.as_ref().map(|_| ThreadPool::new(backup)).transpose()?,
     })
 }
 
 /// Opens the data folder and serves it. With `[server] access_log = true` each request is logged on standard output.
-pub fn start(config: &ServiceConfig, data: &Path) -> Result<Running, StartError> {
+pub fn start(config: &ServiceConfig, data: &Path) -> Result<RunningServer, ServerStartError> {
     let started = Instant::now();
     let settings = &config.server;
     let division = Division::of(settings);
-    let mut reactor = Reactor::new(reactor_settings(settings, &division)).map_err(StartError::System)?;
+    let mut reactor = Reactor::new(reactor_settings(settings, &division)).map_err(ServerStartError::System)?;
     let mut documents = complete(config)?;
     documents.builds_indexes_later = true;
     try_address(settings.http, HTTP_SETTING)?;
@@ -156,18 +156,18 @@ pub fn start(config: &ServiceConfig, data: &Path) -> Result<Running, StartError>
     log_dropped(&database);
     let (endpoints, openapi) = routes(config, &database)?;
     let pools = start_pools(settings, &division)
-        .map_err(|error| StartError::System(std::io::Error::other(error.to_string())))?;
+        .map_err(|error| ServerStartError::System(std::io::Error::other(error.to_string())))?;
     let shared = Arc::new(Shared::new(settings, pools, reactor.loops(), (&division, data)));
     let feed = Arc::new(Feed::new(shared.replies.clone(), &division, &shared.panics));
     let service =
         Service::new((config.errors.clone(), Tokens::new(config.tokens.clone())), openapi, database, shared, feed);
-    service.feed.start(&service.database).map_err(StartError::System)?;
-    service.expiry.start(&service.database).map_err(StartError::System)?;
+    service.feed.start(&service.database).map_err(ServerStartError::System)?;
+    service.expiry.start(&service.database).map_err(ServerStartError::System)?;
     let (access_log, log) = access_log(config)?;
     let slow_log = settings.slow_log.map(|after| service.slow.log(after, &service.series));
-    let server = Arc::new(Server::new(
+    let server = Arc::new(HttpServer::new(
         Switch::new(Routing::new(service, endpoints)),
-        http::Settings { access_log, slow_log, ..http_settings(config, &division) },
+        http::HttpSettings { access_log, slow_log, ..http_settings(config, &division) },
     ));
     let tls = settings.tls.as_ref().map(TlsConfig::server).transpose().map_err(tls_not_read)?;
     let tls = tls.map(|tls| tls.with_handshake_max(settings.head));
@@ -176,7 +176,7 @@ pub fn start(config: &ServiceConfig, data: &Path) -> Result<Running, StartError>
         let own = ListenerSettings { tls: tls.clone(), ..ListenerSettings::default() };
         let (listener, bound) = reactor.bind(address, own).map_err(|source| not_listening(address, setting, source))?;
         reactor.accept_by(listener, factory);
-        Ok::<SocketAddr, StartError>(bound)
+        Ok::<SocketAddr, ServerStartError>(bound)
     };
     let address = listen(settings.http, factory, HTTP_SETTING)?;
     let entrance = || Arc::new(server.beside(AdminEntrance(Arc::clone(server.service()))));
@@ -188,7 +188,7 @@ pub fn start(config: &ServiceConfig, data: &Path) -> Result<Running, StartError>
         }
         AdminListener::Http | AdminListener::Off => None,
     };
-    let reactor = reactor.start().map_err(StartError::System)?;
+    let reactor = reactor.start().map_err(ServerStartError::System)?;
     tracing::info!(
         loops = settings.threads,
         connections_max = division.connections,
@@ -205,12 +205,12 @@ pub fn start(config: &ServiceConfig, data: &Path) -> Result<Running, StartError>
     // Set only here: nobody else has the server yet.
     let _ = server.service().current().service.sources.set(sources);
     let _ = server.service().current().service.switch.set(Arc::downgrade(server.service()));
-    let reloads = ReloadThread::start(server.service(), config.clone(), tls).map_err(StartError::System)?;
-    Ok(Running { reactor, reloads, server, address, admin, drain: settings.drain, log })
+    let reloads = ReloadThread::start(server.service(), config.clone(), tls).map_err(ServerStartError::System)?;
+    Ok(RunningServer { reactor, reloads, server, address, admin, drain: settings.drain, log })
 }
 
-fn reactor_settings(settings: &ServerConfig, division: &Division) -> reactor::Settings {
-    reactor::Settings {
+fn reactor_settings(settings: &ServerConfig, division: &Division) -> reactor::ReactorSettings {
+    reactor::ReactorSettings {
         loops: settings.threads,
         connections_max: division.connections,
         pool_bytes_max: division.spare_bytes_max(),
@@ -225,21 +225,21 @@ fn reactor_settings(settings: &ServerConfig, division: &Division) -> reactor::Se
             send_behind_max: settings.send,
             ..reactor::Traffic::default()
         },
-        ..reactor::Settings::default()
+        ..reactor::ReactorSettings::default()
     }
 }
 
-fn http_settings(config: &ServiceConfig, division: &Division) -> http::Settings {
+fn http_settings(config: &ServiceConfig, division: &Division) -> http::HttpSettings {
     let settings = &config.server;
-    http::Settings {
-        limits: Limits {
+    http::HttpSettings {
+        limits: ClientLimits {
             head_bytes_max: settings.head_bytes_max,
             target_bytes_max: settings.head_bytes_max / 2,
             body_bytes_max: settings.body_bytes_max,
             held_bytes_max: BEHIND_BYTES_MAX,
             connections_max: division.connections,
             connections_per_address_max: settings.connections_per_address_max,
-            ..Limits::default()
+            ..ClientLimits::default()
         },
         deadlines: Deadlines {
             head: settings.head,
@@ -250,6 +250,6 @@ fn http_settings(config: &ServiceConfig, division: &Division) -> http::Settings 
         },
         date: settings.date,
         trusted_proxies: settings.trusted_proxies.clone(),
-        ..http::Settings::default()
+        ..http::HttpSettings::default()
     }
 }

@@ -1,7 +1,7 @@
 //! Backups of a running server: one at a time, and none continues when the server ends.
 
-use crate::failure::{Failure, Kind};
-use docs::engine::Progress;
+use crate::failure::{Failure, FailureKind};
+use docs::engine::CopyProgress;
 use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -19,7 +19,7 @@ pub(crate) struct Backups {
 #[derive(Clone, Debug)]
 pub(crate) struct UnderWay {
     pub(crate) name: String,
-    pub(crate) progress: Progress,
+    pub(crate) progress: CopyProgress,
 }
 
 /// Permission to make a backup; returned when it is dropped, whatever the result.
@@ -52,14 +52,14 @@ impl Backups {
         if let Some(other) = under_way.as_ref() {
             let detail =
                 format!("the backup `{}` is under way: one at a time; GET /_/backup tells how far", other.name);
-            return Err(Failure::new(Kind::Conflict, detail));
+            return Err(Failure::new(FailureKind::Conflict, detail));
         }
-        *under_way = Some(UnderWay { name: name.to_owned(), progress: Progress::default() });
+        *under_way = Some(UnderWay { name: name.to_owned(), progress: CopyProgress::default() });
         Ok(BackupPermit { backups: Arc::clone(self) })
     }
 
     /// Records the progress, and returns whether the backup may continue.
-    pub(crate) fn note(&self, progress: Progress) -> ControlFlow<()> {
+    pub(crate) fn note(&self, progress: CopyProgress) -> ControlFlow<()> {
         if let Some(under_way) = self.under_way().as_mut() {
             under_way.progress = progress;
         }

@@ -1,7 +1,7 @@
 //! The thread that removes expired documents ([`docs::expire`]), a few at a time. It runs only if a collection has an expiry.
 
 use crate::threads::panics::{Panics, caught};
-use docs::{CollectionId, Database};
+use docs::{CollectionId, DocumentDatabase};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -54,7 +54,7 @@ impl Expiry {
     }
 
     /// Starts the thread, if a collection has an expiry.
-    pub(crate) fn start(&self, database: &Database) -> std::io::Result<()> {
+    pub(crate) fn start(&self, database: &DocumentDatabase) -> std::io::Result<()> {
         let collections = database.expiring();
         if collections.is_empty() {
             return Ok(());
@@ -127,7 +127,7 @@ impl Swept {
     }
 
     /// Removes expired documents until none is left or `rest` returns `false`. A failure only delays this collection.
-    fn sweep(&mut self, database: &Database, counts: &Counts, rest: &dyn Fn(Duration) -> bool) {
+    fn sweep(&mut self, database: &DocumentDatabase, counts: &Counts, rest: &dyn Fn(Duration) -> bool) {
         if Instant::now() < self.next {
             return;
         }

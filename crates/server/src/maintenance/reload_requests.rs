@@ -2,9 +2,9 @@
 //! ones.
 
 use crate::failure::refusal;
-use crate::failure::{ErrorRules, Failure, Kind};
+use crate::failure::{ErrorRules, Failure, FailureKind};
 use crate::requests::params::echo;
-use http::{LateReply, Reply, Request, query};
+use http::{HttpRequest, LateReply, Reply, query};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{SyncSender, TrySendError};
@@ -35,20 +35,20 @@ pub(crate) struct Reloads {
 
 impl Reloads {
     /// Requests a reload; it is answered when it is done or rejected.
-    pub(crate) fn ask(&self, request: &Request<'_>, reply: Reply<'_>) {
+    pub(crate) fn ask(&self, request: &HttpRequest<'_>, reply: Reply<'_>) {
         let may_drop = match may_drop(request.query()) {
             Ok(may_drop) => may_drop,
             Err(failure) => return refusal::fail(&failure, reply),
         };
         let Some(asks) = self.asks.get() else {
-            return refusal::fail(&Failure::new(Kind::Unavailable, "the server is starting"), reply);
+            return refusal::fail(&Failure::new(FailureKind::Unavailable, "the server is starting"), reply);
         };
         let refused = match asks.try_send(Ask::Reload { late: Some(reply.later()), may_drop }) {
             Ok(()) => return,
             Err(TrySendError::Full(ask) | TrySendError::Disconnected(ask)) => ask,
         };
         if let Ask::Reload { late: Some(late), .. } = refused {
-            let busy = Failure::new(Kind::Busy, "other reloads wait already");
+            let busy = Failure::new(FailureKind::Busy, "other reloads wait already");
             refusal::refuse(&ErrorRules::default(), late, &busy);
         }
     }
@@ -70,21 +70,24 @@ fn may_drop(text: &str) -> Result<bool, Failure> {
     let (mut may_drop, mut scratch) = (None, Vec::new());
     for (name, value) in query::pairs(text) {
         let value = query::decode(value, &mut scratch)
-            .map_err(|error| Failure::new(Kind::Invalid, format!("parameter `{}`: {error}", echo(name))))?;
+            .map_err(|error| Failure::new(FailureKind::Invalid, format!("parameter `{}`: {error}", echo(name))))?;
         let given = match (name, value) {
             (ALLOW_DROP, "true") => true,
             (ALLOW_DROP, "false") => false,
             (ALLOW_DROP, _) => {
                 let detail = format!("{ALLOW_DROP} is `{}`; allowed: true, false", echo(value));
-                return Err(Failure::new(Kind::Invalid, detail));
+                return Err(Failure::new(FailureKind::Invalid, detail));
             }
             _ => {
                 let detail = format!("unknown parameter `{}`; allowed: {ALLOW_DROP}", echo(name));
-                return Err(Failure::new(Kind::Invalid, detail));
+                return Err(Failure::new(FailureKind::Invalid, detail));
             }
         };
         if may_drop.replace(given).is_some() {
-            return Err(Failure::new(Kind::Invalid, format!("parameter `{ALLOW_DROP}` is there more than once")));
+            return Err(Failure::new(
+                FailureKind::Invalid,
+                format!("parameter `{ALLOW_DROP}` is there more than once"),
+            ));
         }
     }
     Ok(may_drop.unwrap_or(false))

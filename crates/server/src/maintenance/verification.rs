@@ -4,7 +4,7 @@
 //! grows by everything written meanwhile, because the pages of its moment are kept. So it ends after [`TIME_MAX`], when the
 //! server drains, and with its client ([`crate::threads::client`]).
 
-use crate::failure::{Failure, Kind};
+use crate::failure::{Failure, FailureKind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -28,7 +28,7 @@ impl Verifications {
     /// Permission to verify a view: two at a time would take all threads of the pool.
     pub(crate) fn take_turn(self: &Arc<Self>) -> Result<VerificationPermit, Failure> {
         match self.is_under_way.swap(true, Ordering::AcqRel) {
-            true => Err(Failure::new(Kind::Busy, "another verification is under way: one at a time")),
+            true => Err(Failure::new(FailureKind::Busy, "another verification is under way: one at a time")),
             false => Ok(VerificationPermit { all: Arc::clone(self) }),
         }
     }
@@ -63,7 +63,10 @@ impl Run<'_> {
     /// Why it must end, for its client; `None` while it may continue.
     pub(crate) fn end(&self, now: Instant) -> Option<Failure> {
         if self.turn.all.is_ending.load(Ordering::Relaxed) {
-            return Some(Failure::new(Kind::Busy, "the server stops: verify the view again once it has started"));
+            return Some(Failure::new(
+                FailureKind::Busy,
+                "the server stops: verify the view again once it has started",
+            ));
         }
         (now >= self.ends).then(out_of_time)
     }
@@ -75,7 +78,7 @@ fn out_of_time() -> Failure {
          it has stopped, or on a restored backup",
         TIME_MAX.as_secs() / 60
     );
-    Failure::new(Kind::OutOfTime, detail)
+    Failure::new(FailureKind::OutOfTime, detail)
 }
 
 #[cfg(test)]
@@ -86,15 +89,19 @@ mod tests {
     fn one_has_its_turn_until_it_is_dropped_and_ends_by_its_time_and_with_the_server() {
         let all = Arc::new(Verifications::default());
         let turn = all.take_turn().unwrap();
-        assert_eq!(all.take_turn().unwrap_err().kind, Kind::Busy);
+        assert_eq!(all.take_turn().unwrap_err().kind, FailureKind::Busy);
         let (run, now) = (turn.begin(), Instant::now());
         assert!(run.end(now).is_none());
         let late = run.end(now + TIME_MAX).expect("its end");
-        assert!(late.kind == Kind::OutOfTime && late.detail.contains("`sapsan verify DIR"), "{}", late.detail);
+        assert!(late.kind == FailureKind::OutOfTime && late.detail.contains("`sapsan verify DIR"), "{}", late.detail);
         drop(turn);
         let turn = all.take_turn().unwrap();
         all.give_up();
         let stopped = turn.begin().end(now).expect("its end");
-        assert!(stopped.kind == Kind::Busy && stopped.detail.contains("once it has started"), "{}", stopped.detail);
+        assert!(
+            stopped.kind == FailureKind::Busy && stopped.detail.contains("once it has started"),
+            "{}",
+            stopped.detail
+        );
     }
 }

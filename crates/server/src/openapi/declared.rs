@@ -4,9 +4,9 @@ use super::schemas::{
     column_schema, key_schema, named, page_parameters, parameter_schema, schema_of, schema_text, sort_parameter,
 };
 use super::{Columns, Schemas, failure, failures, token};
-use crate::config::{AFTER, Action, EndpointConfig, ServiceConfig, StepConfig, Target, path_parameters};
-use crate::failure::Kind;
-use crate::replies::media::Shape;
+use crate::config::{AFTER, Action, DocumentTarget, EndpointConfig, ServiceConfig, StepConfig, path_parameters};
+use crate::failure::FailureKind;
+use crate::replies::media::RowFormat;
 use crate::statements::paging::ITEMS;
 use docs::catalog::{Catalog, CollectionInfo};
 use docs::config::ParameterPlace;
@@ -46,7 +46,7 @@ impl Described<'_> {
         let reply = named(format!("{}.response", self.id), reply, schemas);
         let mut content = json!({ "application/json": { "schema": reply } });
         if matches!(self.endpoint.action, Action::Query { page: None, one_row: false, .. }) {
-            for shape in [Shape::Lines, Shape::Csv] {
+            for shape in [RowFormat::Lines, RowFormat::Csv] {
                 content[shape.media()] = json!({ "schema": { "type": "string" } });
             }
         }
@@ -87,19 +87,19 @@ impl Described<'_> {
     fn description(&self) -> String {
         let mut text = match &self.endpoint.action {
             Action::Get(target) => {
-                let Target { collection, parameter } = target;
+                let DocumentTarget { collection, parameter } = target;
                 format!("Answers with the document of `{collection}` whose key is `{{{parameter}}}`.")
             }
             Action::Insert(collection) => format!("Stores the body as a new document of `{collection}`."),
-            Action::Update(Target { collection, parameter }) => format!(
+            Action::Update(DocumentTarget { collection, parameter }) => format!(
                 "Changes the document of `{collection}` whose key is `{{{parameter}}}` by a merge patch (RFC 7396)."
             ),
-            Action::Replace(Target { collection, parameter }) => {
+            Action::Replace(DocumentTarget { collection, parameter }) => {
                 format!(
                     "Stores the body in the place of the document of `{collection}` whose key is `{{{parameter}}}`."
                 )
             }
-            Action::Delete(Target { collection, parameter }) => {
+            Action::Delete(DocumentTarget { collection, parameter }) => {
                 format!("Removes the document of `{collection}` whose key is `{{{parameter}}}`.")
             }
             Action::Query { page: Some(_), .. } => "Answers with one page of a query's rows.".to_owned(),
@@ -109,7 +109,7 @@ impl Described<'_> {
             Action::Files(_) => "Answers with a file of a folder: the rest of the path is its name.".to_owned(),
             Action::Steps { .. } => "Runs several statements in one transaction: all of them, or none.".to_owned(),
         };
-        if let Some(Target { collection, parameter }) = &self.endpoint.require {
+        if let Some(DocumentTarget { collection, parameter }) = &self.endpoint.require {
             text += &format!(" A document of `{collection}` with the key `{{{parameter}}}` must exist.");
         }
         if let Some(scope) = &self.endpoint.scope {
@@ -270,7 +270,7 @@ impl Described<'_> {
             }
             _ => None,
         };
-        let named = |target: &&Target| target.parameter == name;
+        let named = |target: &&DocumentTarget| target.parameter == name;
         let target = own.into_iter().chain(&self.endpoint.require).find(named);
         let kind = target.and_then(|target| Some(self.catalog.collection(&target.collection)?.key.kind));
         let schema = match (declared, kind) {
@@ -296,15 +296,18 @@ impl Described<'_> {
             (self.endpoint, !matches!(self.endpoint.action, Action::Get(_) | Action::Query { .. } | Action::Files(_)));
         let has_pages = matches!(endpoint.action, Action::Query { page: Some(_), .. });
         if writes || has_pages || !endpoint.params.is_empty() {
-            add(rules.status(Kind::Invalid).0, "a parameter or the body is wrong");
+            add(rules.status(FailureKind::Invalid).0, "a parameter or the body is wrong");
         }
         if writes {
-            add(rules.status(Kind::Conflict).0, "a key or unique value is in use, or the document is referred to");
+            add(
+                rules.status(FailureKind::Conflict).0,
+                "a key or unique value is in use, or the document is referred to",
+            );
         }
         if path_parameters(&endpoint.pattern).next().is_some() {
             let is_file = matches!(endpoint.action, Action::Files(_));
             add(
-                rules.status(Kind::NotFound).0,
+                rules.status(FailureKind::NotFound).0,
                 if is_file { "there is no such file" } else { "there is no such document" },
             );
         }
@@ -316,7 +319,7 @@ impl Described<'_> {
             add(403, &format!("the token does not allow {scope}"));
         }
         if !self.conditions().is_empty() && !matches!(endpoint.action, Action::Files(_)) {
-            add(Kind::PreconditionFailed.status().0, "the document has another change number");
+            add(FailureKind::PreconditionFailed.status().0, "the document has another change number");
         }
         if let Action::Steps { steps, .. } = &endpoint.action {
             for step in steps.iter().filter(|step| step.expect.is_some()) {

@@ -19,9 +19,9 @@
 
 use crate::config::BlockingModel;
 use crate::config::memory::{COLD_RESULT_BYTES, COLD_WAITING_PER_THREAD};
-use crate::failure::{Failure, Kind};
-use docs::{Database, Session};
-use executor::{Executor, StartError};
+use crate::failure::{Failure, FailureKind};
+use docs::{DocumentDatabase, ReaderSession};
+use executor::{Executor, ExecutorStartError};
 use std::rc::Rc;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -92,11 +92,11 @@ impl DiskWaits {
 /// While this value lives, the session's reads are those of a loop: they leave the checksums of long values to other threads and,
 /// if the loop waits for the disk, they check residency.
 pub(crate) struct OnLoop {
-    session: Rc<Session>,
+    session: Rc<ReaderSession>,
 }
 
 impl OnLoop {
-    pub(crate) fn new(session: &Rc<Session>, is_asking: bool) -> OnLoop {
+    pub(crate) fn new(session: &Rc<ReaderSession>, is_asking: bool) -> OnLoop {
         session.reader().check_at_most(CHECK_BYTES_MAX);
         session.reader().ask_before_waiting(is_asking);
         OnLoop { session: Rc::clone(session) }
@@ -122,7 +122,7 @@ impl ColdReads {
         self.sessions.let_go();
     }
 
-    pub(crate) fn start(model: BlockingModel, threads: usize) -> Result<ColdReads, StartError> {
+    pub(crate) fn start(model: BlockingModel, threads: usize) -> Result<ColdReads, ExecutorStartError> {
         let pool = model.with_threads(threads).start("cold", threads * COLD_WAITING_PER_THREAD)?;
         // Caching document places would not pay: a cold document is rarely read twice.
         Ok(ColdReads { pool, sessions: Arc::new(Sessions { has_places: false, ..Sessions::default() }) })
@@ -150,7 +150,7 @@ impl Room {
 
 /// Sessions of a pool's threads: as many as have been used at the same time.
 pub(crate) struct Sessions {
-    idle: Mutex<Vec<Session>>,
+    idle: Mutex<Vec<ReaderSession>>,
     /// Whether they cache the places of documents.
     has_places: bool,
 }
@@ -165,8 +165,8 @@ impl Sessions {
     /// Runs `read` with a session of its own.
     pub(crate) fn with<R>(
         &self,
-        database: &Database,
-        read: impl FnOnce(&Session) -> Result<R, Failure>,
+        database: &DocumentDatabase,
+        read: impl FnOnce(&ReaderSession) -> Result<R, Failure>,
     ) -> Result<R, Failure> {
         let idle = || self.idle.lock().unwrap_or_else(PoisonError::into_inner);
         // A session of another configuration's database knows other collections.
@@ -174,7 +174,7 @@ impl Sessions {
         let session = match kept {
             Some(session) => session,
             None => {
-                let session = database.session().map_err(|_| Failure::new(Kind::Busy, "no reader is free"))?;
+                let session = database.session().map_err(|_| Failure::new(FailureKind::Busy, "no reader is free"))?;
                 if self.has_places { session } else { session.without_places() }
             }
         };
@@ -189,9 +189,9 @@ impl Sessions {
 
     /// Drops the sessions of superseded databases, which would be held until the next read.
     pub(crate) fn let_go(&self) {
-        let is_old = |session: &mut Session| session.database().is_superseded();
+        let is_old = |session: &mut ReaderSession| session.database().is_superseded();
         let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
-        let old: Vec<Session> = idle.extract_if(.., is_old).collect();
+        let old: Vec<ReaderSession> = idle.extract_if(.., is_old).collect();
         drop(idle);
         // Dropping the last session of a database closes it, which takes time: outside the lock, so that no read waits.
         drop(old);

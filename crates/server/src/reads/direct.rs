@@ -12,15 +12,15 @@ use super::named::{self, Unread};
 use crate::config::memory::DIRECT_PLACE_BYTES;
 use crate::failure::ErrorRules;
 use crate::failure::refusal;
-use docs::direct::{DirectReads, Outcome};
+use docs::direct::{DirectDocumentReads, DocumentOutcome};
 use docs::key::Key;
-use docs::{CollectionId, Database, Moment, Precondition, ReadError, Stored};
+use docs::{CollectionId, DocumentDatabase, Moment, Precondition, ReadError, Stored};
 use http::LateReply;
 use std::os::fd::RawFd;
 
 /// One loop's reads past the page cache, and the requests that wait for them.
 pub(crate) struct Direct {
-    reads: DirectReads,
+    reads: DirectDocumentReads,
     /// By the number of the queue entry.
     waiting: Box<[Option<Waiting>]>,
 }
@@ -29,11 +29,11 @@ pub(crate) struct Direct {
 pub(crate) struct Waiting {
     pub(crate) late: LateReply,
     pub(crate) document: Unread,
-    pub(crate) kind: Kind,
+    pub(crate) kind: DirectAnswer,
 }
 
 /// How it is answered.
-pub(crate) enum Kind {
+pub(crate) enum DirectAnswer {
     /// As a declared endpoint does.
     Declared(Precondition),
     /// As the general API does.
@@ -42,7 +42,7 @@ pub(crate) enum Kind {
 
 impl Direct {
     /// `None` if the data fits into memory, or the system has no such reads.
-    pub(crate) fn new(database: &Database, places: usize) -> Option<Direct> {
+    pub(crate) fn new(database: &DocumentDatabase, places: usize) -> Option<Direct> {
         let reads = database.direct_reads(places, DIRECT_PLACE_BYTES)?;
         Some(Direct { reads, waiting: (0..places).map(|_| None).collect() })
     }
@@ -65,7 +65,7 @@ impl Direct {
 
     /// The database is replaced: in the new one, collections may have other numbers. A request for a collection that no longer
     /// exists is answered.
-    pub(crate) fn move_on(&mut self, (old, errors): (&Database, &ErrorRules), new: &Database) {
+    pub(crate) fn move_on(&mut self, (old, errors): (&DocumentDatabase, &ErrorRules), new: &DocumentDatabase) {
         for place in &mut self.waiting {
             let Some(mut waiting) = place.take() else { continue };
             match new.collection(&old.collection_at(waiting.document.collection).info.name) {
@@ -79,7 +79,7 @@ impl Direct {
     }
 
     /// Passes on completed reads: the waiting request, and the result.
-    pub(crate) fn ended(&mut self, mut give: impl FnMut(Waiting, Result<Outcome<'_>, ReadError>)) {
+    pub(crate) fn ended(&mut self, mut give: impl FnMut(Waiting, Result<DocumentOutcome<'_>, ReadError>)) {
         let Direct { reads, waiting } = self;
         reads.ended(&mut |place, outcome| {
             if let Some(waiting) = waiting.get_mut(place).and_then(Option::take) {

@@ -1,12 +1,12 @@
 //! The document named by the path of a declared endpoint, and documents that must be read on another thread.
 
-use crate::config::Target;
+use crate::config::DocumentTarget;
 use crate::failure::refusal;
-use crate::failure::{Failure, Kind};
+use crate::failure::{Failure, FailureKind};
 use docs::catalog::Catalog;
 use docs::engine::ErrorKind;
 use docs::key::{Key, KeyType};
-use docs::{CollectionId, Moment, ReadError, Required, Session};
+use docs::{CollectionId, Moment, ReadError, ReaderSession, Required};
 use http::Params;
 
 /// A document named by the path.
@@ -21,7 +21,7 @@ pub(crate) struct Named {
 
 impl Named {
     /// A target of a route with this pattern.
-    pub(crate) fn new(target: &Target, pattern: &str, catalog: &Catalog) -> Option<Named> {
+    pub(crate) fn new(target: &DocumentTarget, pattern: &str, catalog: &Catalog) -> Option<Named> {
         let collection = catalog.number(&target.collection)?;
         let kind = catalog.collections.get(collection)?.key.kind;
         Some(Named {
@@ -56,7 +56,7 @@ impl Named {
     /// 404 unless the document exists; a returned value is still to be checked.
     pub(crate) fn check(
         &self,
-        session: &Session,
+        session: &ReaderSession,
         params: &Params<'_, '_>,
         text: &mut Vec<u8>,
     ) -> Result<Option<Unread>, Failure> {
@@ -75,7 +75,7 @@ impl Named {
 }
 
 pub(crate) fn missing() -> Failure {
-    Failure::new(Kind::NotFound, "there is no such document")
+    Failure::new(FailureKind::NotFound, "there is no such document")
 }
 
 /// A document's change number and text.
@@ -91,7 +91,7 @@ pub(crate) struct Unread {
 impl Unread {
     /// The document's change number and text, read on a thread that may wait; `None` if it is larger than this, 404 if it does
     /// not exist.
-    pub(crate) fn read(&self, session: &Session, bytes_max: usize) -> Result<Option<Numbered>, Failure> {
+    pub(crate) fn read(&self, session: &ReaderSession, bytes_max: usize) -> Result<Option<Numbered>, Failure> {
         self.read_at(&session.now(), bytes_max)
     }
 
@@ -109,7 +109,7 @@ impl Unread {
     }
 
     /// 404 unless the document exists.
-    pub(crate) fn check(&self, session: &Session) -> Result<(), Failure> {
+    pub(crate) fn check(&self, session: &ReaderSession) -> Result<(), Failure> {
         self.read(session, 0).map(drop)
     }
 }

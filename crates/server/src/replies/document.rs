@@ -3,7 +3,7 @@
 use super::large;
 use super::media::JSON;
 use crate::failure::refusal;
-use crate::failure::{ErrorRules, Failure, Kind};
+use crate::failure::{ErrorRules, Failure, FailureKind};
 use crate::reads::named::missing;
 use crate::requests::preconditions::{self, Verdict};
 use crate::threads::in_flight::InFlight;
@@ -68,5 +68,5 @@ pub(crate) fn numbered_text_of(found: Option<Stored<'_>>) -> Result<(u64, Vec<u8
 }
 
 fn other_number() -> Failure {
-    Failure::new(Kind::PreconditionFailed, "the document has another change number")
+    Failure::new(FailureKind::PreconditionFailed, "the document has another change number")
 }

@@ -7,10 +7,10 @@
 
 use super::media::JSON;
 use crate::failure::refusal;
-use crate::failure::{ErrorRules, Failure, Kind};
+use crate::failure::{ErrorRules, Failure, FailureKind};
 use crate::threads::in_flight::{Account, InFlight, Taken};
 use docs::key::{Key, KeyType};
-use docs::{CollectionId, Session};
+use docs::{CollectionId, ReaderSession};
 use http::{BodySource, Cutter, LateReply, More, Reply, Status};
 use std::rc::Rc;
 
@@ -65,7 +65,7 @@ pub(crate) fn send_late(
 }
 
 pub(crate) fn busy() -> Failure {
-    Failure::new(Kind::Busy, "too many bytes of large replies wait for their clients")
+    Failure::new(FailureKind::Busy, "too many bytes of large replies wait for their clients")
 }
 
 /// Bytes kept until the client has received them.
@@ -104,7 +104,7 @@ fn append(body: &[u8], sent: &mut usize, out: &mut Vec<u8>) -> More {
 /// Answers with a large document.
 #[cold]
 pub(crate) fn send_document(
-    session: &Rc<Session>,
+    session: &Rc<ReaderSession>,
     collection: CollectionId,
     kind: KeyType,
     key: &Key<'_>,
@@ -118,7 +118,7 @@ pub(crate) fn send_document(
 
 /// A document that is read again for each piece.
 struct Pieces {
-    session: Rc<Session>,
+    session: Rc<ReaderSession>,
     collection: CollectionId,
     kind: KeyType,
     key: Vec<u8>,

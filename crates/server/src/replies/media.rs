@@ -1,6 +1,6 @@
 //! Media types of replies, and the row formats that belong to them.
 
-use http::Request;
+use http::HttpRequest;
 use std::cmp::Reverse;
 
 /// The media type of every document and result.
@@ -11,7 +11,7 @@ const CSV: &str = "text/csv; charset=utf-8";
 
 /// Format of rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Shape {
+pub enum RowFormat {
     /// An array of objects.
     Json,
     /// One object on each line.
@@ -20,19 +20,19 @@ pub enum Shape {
     Csv,
 }
 
-impl Shape {
+impl RowFormat {
     /// The format for a request's Accept fields (RFC 9110, 12.5.1): the one with the highest weight, and among equal ones the
     /// first named. JSON if none of the formats is accepted.
-    pub(crate) fn of_accept(request: &Request<'_>) -> Shape {
+    pub(crate) fn of_accept(request: &HttpRequest<'_>) -> RowFormat {
         let fields = request.headers().filter(|(name, _)| name.eq_ignore_ascii_case("accept"));
-        Shape::of_fields(fields.map(|(_, value)| value))
+        RowFormat::of_fields(fields.map(|(_, value)| value))
     }
 
-    fn of_fields<'f>(fields: impl Iterator<Item = &'f [u8]>) -> Shape {
+    fn of_fields<'f>(fields: impl Iterator<Item = &'f [u8]>) -> RowFormat {
         let fields: Vec<_> = fields.map(String::from_utf8_lossy).collect();
         let ranges: Vec<Range<'_>> = fields.iter().flat_map(|field| field.split(',')).map(Range::of).collect();
-        let mut best = (Shape::Json, 0, usize::MAX);
-        for shape in [Shape::Json, Shape::Lines, Shape::Csv] {
+        let mut best = (RowFormat::Json, 0, usize::MAX);
+        for shape in [RowFormat::Json, RowFormat::Lines, RowFormat::Csv] {
             let named =
                 ranges.iter().enumerate().map(|(place, range)| (shape.nearness(range.media), place, range.weight));
             // The most specific matching range counts; among equal ones the first.
@@ -49,9 +49,9 @@ impl Shape {
     /// How specifically a media range matches the format, if it does.
     fn nearness(self, range: &str) -> Option<u8> {
         let names: &[&str] = match self {
-            Shape::Json => &["application/json"],
-            Shape::Lines => &["application/x-ndjson", "application/ndjson"],
-            Shape::Csv => &["text/csv"],
+            RowFormat::Json => &["application/json"],
+            RowFormat::Lines => &["application/x-ndjson", "application/ndjson"],
+            RowFormat::Csv => &["text/csv"],
         };
         let is_kind = |name: &&str| {
             let kind = range.strip_suffix("/*");
@@ -69,9 +69,9 @@ impl Shape {
     /// The media type of the format.
     pub(crate) fn media(self) -> &'static str {
         match self {
-            Shape::Json => JSON,
-            Shape::Lines => NDJSON,
-            Shape::Csv => CSV,
+            RowFormat::Json => JSON,
+            RowFormat::Lines => NDJSON,
+            RowFormat::Csv => CSV,
         }
     }
 }
@@ -107,34 +107,34 @@ mod tests {
     #[test]
     fn the_highest_weight_is_chosen_then_the_order() {
         for (fields, shape) in [
-            (&[][..], Shape::Json),
-            (&[""], Shape::Json),
-            (&["*/*"], Shape::Json),
-            (&["text/html, */*"], Shape::Json),
-            (&["text/html"], Shape::Json),
-            (&["text/csv"], Shape::Csv),
-            (&["Text/CSV ; charset=utf-8"], Shape::Csv),
-            (&["text/*"], Shape::Csv),
-            (&["application/*"], Shape::Json),
-            (&["application/x-ndjson"], Shape::Lines),
-            (&["application/ndjson;q=0.1"], Shape::Lines),
-            (&["text/csv;q=0"], Shape::Json),
-            (&["text/csv;q=0.000, */*"], Shape::Json),
-            (&["text/csv, application/x-ndjson"], Shape::Csv),
-            (&["application/x-ndjson, text/csv"], Shape::Lines),
-            (&["text/csv, application/json"], Shape::Csv),
-            (&["application/json, text/csv"], Shape::Json),
-            (&["text/csv;q=0.5, application/json;q=0.4"], Shape::Csv),
-            (&["text/csv; q=0.5, application/json; Q=0.51"], Shape::Json),
-            (&["application/json;q=0.9", "text/csv"], Shape::Csv),
-            (&["application/json;q=0, */*;q=0.1"], Shape::Lines),
-            (&["application/json;q=0, application/*, text/csv;q=0.9"], Shape::Lines),
-            (&["text/csv, */*;q=0.1"], Shape::Csv),
-            (&["text/csv;q=0.1, */*"], Shape::Json),
-            (&["text/csv;q=high, application/x-ndjson;q=0.001"], Shape::Lines),
-            (&["text/csvx"], Shape::Json),
+            (&[][..], RowFormat::Json),
+            (&[""], RowFormat::Json),
+            (&["*/*"], RowFormat::Json),
+            (&["text/html, */*"], RowFormat::Json),
+            (&["text/html"], RowFormat::Json),
+            (&["text/csv"], RowFormat::Csv),
+            (&["Text/CSV ; charset=utf-8"], RowFormat::Csv),
+            (&["text/*"], RowFormat::Csv),
+            (&["application/*"], RowFormat::Json),
+            (&["application/x-ndjson"], RowFormat::Lines),
+            (&["application/ndjson;q=0.1"], RowFormat::Lines),
+            (&["text/csv;q=0"], RowFormat::Json),
+            (&["text/csv;q=0.000, */*"], RowFormat::Json),
+            (&["text/csv, application/x-ndjson"], RowFormat::Csv),
+            (&["application/x-ndjson, text/csv"], RowFormat::Lines),
+            (&["text/csv, application/json"], RowFormat::Csv),
+            (&["application/json, text/csv"], RowFormat::Json),
+            (&["text/csv;q=0.5, application/json;q=0.4"], RowFormat::Csv),
+            (&["text/csv; q=0.5, application/json; Q=0.51"], RowFormat::Json),
+            (&["application/json;q=0.9", "text/csv"], RowFormat::Csv),
+            (&["application/json;q=0, */*;q=0.1"], RowFormat::Lines),
+            (&["application/json;q=0, application/*, text/csv;q=0.9"], RowFormat::Lines),
+            (&["text/csv, */*;q=0.1"], RowFormat::Csv),
+            (&["text/csv;q=0.1, */*"], RowFormat::Json),
+            (&["text/csv;q=high, application/x-ndjson;q=0.001"], RowFormat::Lines),
+            (&["text/csvx"], RowFormat::Json),
         ] {
-            assert_eq!(Shape::of_fields(fields.iter().map(|field| field.as_bytes())), shape, "{fields:?}");
+            assert_eq!(RowFormat::of_fields(fields.iter().map(|field| field.as_bytes())), shape, "{fields:?}");
         }
     }
 }

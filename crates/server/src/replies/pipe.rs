@@ -10,11 +10,11 @@
 
 use super::large::{self, WHOLE_BYTES_MAX};
 use crate::failure::refusal;
-use crate::failure::{ErrorRules, Failure, Kind};
+use crate::failure::{ErrorRules, Failure, FailureKind};
 use crate::threads::in_flight::{Account, InFlight, Taken};
 use crate::threads::query_pool::QueryPool;
 use docs::Moment;
-use docs::sql::{Budget, Field, RowSink};
+use docs::sql::{Budget, FieldValue, RowSink};
 use http::{BodySource, LateReply, More, Nudge, Status};
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -312,8 +312,8 @@ impl<'f> Reply<'f> {
     pub(crate) fn end(mut self, mut rest: Vec<u8>, outcome: Result<(), Failure>) {
         let outcome = match self.cut {
             Some(Cut::Busy) => Err(large::busy()),
-            Some(Cut::TooSlow) => Err(Failure::new(Kind::TooLarge, "the client did not take the rows in time")),
-            Some(Cut::Lost) => Err(Failure::new(Kind::Internal, "the data of the query could not be read")),
+            Some(Cut::TooSlow) => Err(Failure::new(FailureKind::TooLarge, "the client did not take the rows in time")),
+            Some(Cut::Lost) => Err(Failure::new(FailureKind::Internal, "the data of the query could not be read")),
             Some(Cut::Nobody) | None => outcome,
         };
         if let Some(late) = self.late.take() {
@@ -375,7 +375,7 @@ impl<S: Written> RowSink for Flowing<'_, '_, S> {
         self.rows.begin_row();
     }
 
-    fn field(&mut self, column: usize, field: Field<'_>) {
+    fn field(&mut self, column: usize, field: FieldValue<'_>) {
         self.rows.field(column, field);
     }
 

@@ -3,7 +3,7 @@
 pub use super::media::NDJSON;
 use super::pipe::Written;
 use csv_core::{QuoteStyle, Terminator, WriteResult, Writer, WriterBuilder};
-use docs::sql::{Field, RowSink, Value};
+use docs::sql::{FieldValue, RowSink, Value};
 
 /// Bytes that the writer fills at once.
 const PIECE_BYTES: usize = 256;
@@ -70,14 +70,14 @@ impl Written for Csv<'_> {
 impl RowSink for Csv<'_> {
     fn begin_row(&mut self) {}
 
-    fn field(&mut self, column: usize, field: Field<'_>) {
+    fn field(&mut self, column: usize, field: FieldValue<'_>) {
         if column > 0 {
             self.delimiter();
         }
         match field {
-            Field::Value(Value::Null) | Field::Json(b"null") => self.write(b""),
-            Field::Value(Value::Text(text)) => self.write(text),
-            Field::Json(json) if json.first() == Some(&b'"') => {
+            FieldValue::Value(Value::Null) | FieldValue::Json(b"null") => self.write(b""),
+            FieldValue::Value(Value::Text(text)) => self.write(text),
+            FieldValue::Json(json) if json.first() == Some(&b'"') => {
                 let text = serde_json::from_slice::<String>(json).unwrap_or_default();
                 self.write(text.as_bytes());
             }
@@ -103,16 +103,16 @@ impl RowSink for Csv<'_> {
 #[cfg(test)]
 mod csv {
     use super::{Csv, PIECE_BYTES};
-    use docs::sql::{Field, RowSink, Value};
+    use docs::sql::{FieldValue, RowSink, Value};
 
     #[test]
     fn what_needs_quotes_has_them_and_null_is_empty() {
         let mut out = Vec::new();
         let mut csv = Csv::new(["a", "b,c", "d"].into_iter(), &mut out);
         csv.begin_row();
-        csv.field(0, Field::Json(b"\"x\\\"y\""));
-        csv.field(1, Field::Value(Value::Null));
-        csv.field(2, Field::Value(Value::Integer(-5)));
+        csv.field(0, FieldValue::Json(b"\"x\\\"y\""));
+        csv.field(1, FieldValue::Value(Value::Null));
+        csv.field(2, FieldValue::Value(Value::Integer(-5)));
         csv.end_row();
         assert_eq!(String::from_utf8_lossy(&out), "a,\"b,c\",d\r\n\"x\"\"y\",,-5\r\n");
     }
@@ -122,7 +122,9 @@ mod csv {
         let mut out = Vec::new();
         let mut csv = Csv::new(["a"].into_iter(), &mut out);
         let long = "x\"".repeat(PIECE_BYTES);
-        for field in [Field::Value(Value::Null), Field::Json(b"null"), Field::Value(Value::Text(long.as_bytes()))] {
+        for field in
+            [FieldValue::Value(Value::Null), FieldValue::Json(b"null"), FieldValue::Value(Value::Text(long.as_bytes()))]
+        {
             csv.begin_row();
             csv.field(0, field);
             csv.end_row();

@@ -3,9 +3,9 @@
 
 use super::escape::escape;
 use super::preconditions;
-use crate::failure::{Failure, Kind};
+use crate::failure::{Failure, FailureKind};
 use docs::config::{Parameter, ParameterPlace};
-use http::{Request, query};
+use http::{HttpRequest, query};
 use std::fmt::Write as _;
 
 /// Those of an endpoint.
@@ -21,7 +21,7 @@ impl HeaderParams {
     }
 
     /// The request's query with these parameters, and without its own values of their names.
-    pub(crate) fn query(&self, request: &Request<'_>) -> Result<String, Failure> {
+    pub(crate) fn query(&self, request: &HttpRequest<'_>) -> Result<String, Failure> {
         let (mut text, mut scratch) = (String::new(), Vec::new());
         for (name, value) in query::pairs(request.query()) {
             let decoded = query::decode(name, &mut scratch);
@@ -35,13 +35,13 @@ impl HeaderParams {
     }
 
     /// A query of these parameters only.
-    pub(crate) fn own(&self, request: &Request<'_>) -> Result<String, Failure> {
+    pub(crate) fn own(&self, request: &HttpRequest<'_>) -> Result<String, Failure> {
         let mut text = String::new();
         self.add(request, &mut text)?;
         Ok(text)
     }
 
-    fn add(&self, request: &Request<'_>, text: &mut String) -> Result<(), Failure> {
+    fn add(&self, request: &HttpRequest<'_>, text: &mut String) -> Result<(), Failure> {
         for (name, place) in &self.0 {
             let value = match place {
                 ParameterPlace::Query => None,
@@ -65,11 +65,11 @@ fn separator(text: &str) -> &'static str {
 }
 
 /// A cookie's value. A repeated cookie is rejected: it is unknown which of them is meant.
-fn cookie_of<'r>(request: &Request<'r>, name: &str) -> Result<Option<&'r [u8]>, Failure> {
+fn cookie_of<'r>(request: &HttpRequest<'r>, name: &str) -> Result<Option<&'r [u8]>, Failure> {
     let mut cookies = http::cookies::of_request(request).filter(|cookie| cookie.name == name);
     let first = cookies.next();
     if cookies.next().is_some() {
-        return Err(Failure::new(Kind::Invalid, format!("the cookie `{name}` is given more than once")));
+        return Err(Failure::new(FailureKind::Invalid, format!("the cookie `{name}` is given more than once")));
     }
     Ok(first.map(|cookie| cookie.value))
 }

@@ -4,7 +4,7 @@
 //! counts; a declared one that is empty, badly escaped or not of its type is rejected.
 
 use crate::config::DECLARED_MAX;
-use crate::failure::{Failure, Kind};
+use crate::failure::{Failure, FailureKind};
 use docs::config::{Parameter, ParameterDefault, ParameterKind, ParameterValue};
 use docs::order::Scalar;
 use docs::sql::Value;
@@ -292,7 +292,7 @@ pub(crate) fn no_such_path(parameter: &Parameter) -> Failure {
     let Parameter { name, kind, values, min, max, .. } = parameter;
     let permitted = if values.is_empty() && min.is_none() && max.is_none() { "" } else { " that the endpoint permits" };
     Failure::new(
-        Kind::NotFound,
+        FailureKind::NotFound,
         format!("`{name}` in the path is not {}{permitted}: nothing has this path", type_name(*kind)),
     )
 }
@@ -403,7 +403,7 @@ fn listed(values: &[ParameterValue]) -> String {
 }
 
 fn refused(parameter: &Parameter, why: impl std::fmt::Display) -> Failure {
-    Failure::new(Kind::Invalid, format!("parameter `{}` {why}", parameter.name))
+    Failure::new(FailureKind::Invalid, format!("parameter `{}` {why}", parameter.name))
 }
 
 #[cfg(test)]

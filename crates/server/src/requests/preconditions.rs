@@ -1,27 +1,27 @@
 //! `If-Match` and `If-None-Match` (RFC 9110, sections 13.1.1 and 13.1.2). An entity tag is a change number in quotes.
 
-use crate::failure::{Failure, Kind};
+use crate::failure::{Failure, FailureKind};
 use docs::Precondition;
-use http::Request;
+use http::HttpRequest;
 
 /// Limit of tags in one header field.
 const TAGS_MAX: usize = 64;
 
 /// The precondition in the request's header fields. Most requests have none.
 #[inline]
-pub(crate) fn of(request: &Request<'_>) -> Result<Precondition, Failure> {
+pub(crate) fn of(request: &HttpRequest<'_>) -> Result<Precondition, Failure> {
     if request.is_conditional() { read(request) } else { Ok(Precondition::None) }
 }
 
 #[cold]
-fn read(request: &Request<'_>) -> Result<Precondition, Failure> {
+fn read(request: &HttpRequest<'_>) -> Result<Precondition, Failure> {
     match (once(request, "If-Match")?, once(request, "If-None-Match")?) {
         (None, None) => Ok(Precondition::None),
         (Some(b"*"), None) => Ok(Precondition::Exists),
         (None, Some(b"*")) => Ok(Precondition::Absent),
         (Some(list), None) => tags("If-Match", list, false).map(Precondition::Matches),
         (None, Some(list)) => tags("If-None-Match", list, true).map(Precondition::Differs),
-        (Some(_), Some(_)) => Err(Failure::new(Kind::Invalid, "If-Match and If-None-Match exclude each other")),
+        (Some(_), Some(_)) => Err(Failure::new(FailureKind::Invalid, "If-Match and If-None-Match exclude each other")),
     }
 }
 
@@ -48,18 +48,18 @@ pub(crate) fn judge(precondition: &Precondition, number: u64) -> Verdict {
 
 /// The value of a field that may occur once. A second field of a condition would continue the first one's list, and ignoring it
 /// would let a write through; a second one of any other field may be a proxy's, and it is unknown which one counts.
-pub(crate) fn once<'r>(request: &Request<'r>, name: &str) -> Result<Option<&'r [u8]>, Failure> {
+pub(crate) fn once<'r>(request: &HttpRequest<'r>, name: &str) -> Result<Option<&'r [u8]>, Failure> {
     let mut values = request.headers().filter(|(sent, _)| sent.eq_ignore_ascii_case(name)).map(|(_, value)| value);
     let first = values.next();
     match values.next() {
         None => Ok(first),
-        Some(_) => Err(Failure::new(Kind::Invalid, format!("{name} is given more than once"))),
+        Some(_) => Err(Failure::new(FailureKind::Invalid, format!("{name} is given more than once"))),
     }
 }
 
 /// Change numbers of a list of tags. A tag of another form matches nothing; `If-None-Match` compares weakly.
 fn tags(field: &str, list: &[u8], weak: bool) -> Result<Vec<u64>, Failure> {
-    let broken = || Failure::new(Kind::Invalid, format!("{field} takes * or quoted tags, up to {TAGS_MAX}"));
+    let broken = || Failure::new(FailureKind::Invalid, format!("{field} takes * or quoted tags, up to {TAGS_MAX}"));
     let list = std::str::from_utf8(list).map_err(|_| broken())?;
     let mut numbers = Vec::new();
     for (place, tag) in list.split(',').map(str::trim).enumerate() {

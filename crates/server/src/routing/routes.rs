@@ -5,18 +5,18 @@ use crate::declared::endpoint::{self, Endpoint};
 use crate::declared::kept_request::KeptRequest;
 use crate::declared::late_query::LateQuery;
 use crate::failure::refusal;
-use crate::failure::{ErrorRules, Failure, Kind};
+use crate::failure::{ErrorRules, Failure, FailureKind};
 use crate::general::door::Door;
 use crate::general::{documents, modify};
 use crate::metrics::route_series::{CHANGES, GENERAL};
-use crate::reads::direct::{Kind as Asker, Waiting};
+use crate::reads::direct::{DirectAnswer, Waiting};
 use crate::replies::document;
 use crate::service::permission;
 use crate::service::query_limits::Whole;
 use crate::service::{Local, Service};
-use docs::direct::Outcome;
+use docs::direct::DocumentOutcome;
 use docs::{CollectionId, LARGE_BYTES, LONG_CHECK_BYTES, ReadError};
-use http::{LateReply, Lookup, Method, Order, Reply, Request, Router, Status};
+use http::{HttpRequest, LateReply, Method, Order, Reply, RouteLookup, Router, Status};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -64,7 +64,7 @@ impl Routing {
         Routing { service, router, has_steps, checks_fully, looks_ahead }
     }
 
-    pub(crate) fn order(&self, request: &Request<'_>) -> Order {
+    pub(crate) fn order(&self, request: &HttpRequest<'_>) -> Order {
         match request.path() {
             // A query is a POST that only reads.
             Door::QUERY if !modify::may_change(request) => Order::Read,
@@ -78,20 +78,20 @@ impl Routing {
     }
 
     /// Whether the body is taken in pieces.
-    pub(super) fn takes_pieces(request: &Request<'_>) -> bool {
+    pub(super) fn takes_pieces(request: &HttpRequest<'_>) -> bool {
         request.method() == Method::Post && Door::is_bulk(request.path())
     }
 
     /// Steps may continue on the pool: no other write of their connection may run beside them, so that the order is kept.
     fn leads_to_steps(&self, method: Method, path: &str) -> bool {
         let found = self.router.find(method, path);
-        matches!(found, Lookup::Found { value: Route::Declared(endpoint), .. } if endpoint.has_steps())
+        matches!(found, RouteLookup::Found { value: Route::Declared(endpoint), .. } if endpoint.has_steps())
     }
 
     /// Writes that may be prepared by the thread for large writes keep their order in the same way: a large body, and a patch of
     /// a document that may be large.
     #[inline]
-    fn may_be_large(&self, request: &Request<'_>, path: &str) -> bool {
+    fn may_be_large(&self, request: &HttpRequest<'_>, path: &str) -> bool {
         match request.body().len() {
             bytes if bytes >= LARGE_BYTES => true,
             bytes if self.checks_fully => bytes >= LONG_CHECK_BYTES || self.leads_to_full_check(request.method(), path),
@@ -102,10 +102,10 @@ impl Routing {
     #[cold]
     fn leads_to_full_check(&self, method: Method, path: &str) -> bool {
         match self.router.find(method, path) {
-            Lookup::Found { value: Route::Declared(endpoint), .. } => {
+            RouteLookup::Found { value: Route::Declared(endpoint), .. } => {
                 endpoint.updates().is_some_and(|collection| self.service.database.checks_fully(collection))
             }
-            Lookup::Found { value: Route::General(door), .. } => *door == Door::PatchDocument,
+            RouteLookup::Found { value: Route::General(door), .. } => *door == Door::PatchDocument,
             _ => false,
         }
     }
@@ -115,18 +115,18 @@ impl Routing {
         if !self.looks_ahead || local.cold.was_asking() {
             return;
         }
-        if let Lookup::Found { value: Route::Declared(endpoint), params } = self.router.find(method, path) {
+        if let RouteLookup::Found { value: Route::Declared(endpoint), params } = self.router.find(method, path) {
             endpoint.foresee(local, &params, query);
         }
     }
 
     #[inline]
-    pub(crate) fn call(&self, local: &mut Local, request: &Request<'_>, mut reply: Reply<'_>) {
+    pub(crate) fn call(&self, local: &mut Local, request: &HttpRequest<'_>, mut reply: Reply<'_>) {
         if let Some(coding) = body_coding(request) {
             return self.service.fail(&coded(coding), reply);
         }
         match self.router.find(request.method(), request.path()) {
-            Lookup::Found { value: Route::Declared(endpoint), params } => {
+            RouteLookup::Found { value: Route::Declared(endpoint), params } => {
                 reply.count_under(endpoint.series);
                 if let Some(cors) = &self.service.cors {
                     cors.mark(request, &mut reply);
@@ -139,15 +139,15 @@ impl Routing {
     }
 
     /// Serves a request of the general API's own listener.
-    pub(super) fn call_admin(&self, local: &mut Local, request: &Request<'_>, reply: Reply<'_>) {
+    pub(super) fn call_admin(&self, local: &mut Local, request: &HttpRequest<'_>, reply: Reply<'_>) {
         if let Some(coding) = body_coding(request) {
             return refusal::fail(&coded(coding), reply);
         }
         let found = match self.router.find(request.method(), request.path()) {
             // Declared endpoints are not served here.
-            Lookup::Found { value: Route::Declared(_), .. } => Lookup::NotFound,
+            RouteLookup::Found { value: Route::Declared(_), .. } => RouteLookup::NotFound,
             found if sender::is_general(request.path()) => found,
-            _ => Lookup::NotFound,
+            _ => RouteLookup::NotFound,
         };
         self.answer_other(found, Listener::Admin, local, request, reply);
         local.shrink();
@@ -157,21 +157,21 @@ impl Routing {
     #[inline(never)]
     fn answer_other(
         &self,
-        found: Lookup<'_, '_, Route>,
+        found: RouteLookup<'_, '_, Route>,
         listener: Listener,
         local: &mut Local,
-        request: &Request<'_>,
+        request: &HttpRequest<'_>,
         mut reply: Reply<'_>,
     ) {
         let service = &self.service;
         let is_general = sender::is_general(request.path());
         if is_general {
-            let is_feed = matches!(found, Lookup::Found { value: Route::General(Door::Changes), .. });
+            let is_feed = matches!(found, RouteLookup::Found { value: Route::General(Door::Changes), .. });
             reply.count_under(if is_feed { CHANGES } else { GENERAL });
         }
         let checked = if is_general { permission::check(service, request, listener) } else { Ok(Granted::All) };
         let found = match (found, checked) {
-            (Lookup::Found { value: Route::General(door), params }, checked) => {
+            (RouteLookup::Found { value: Route::General(door), params }, checked) => {
                 return door.answer(service, local, request, (&params, checked), reply);
             }
             (_, Err(failure)) => return refusal::fail(&failure, reply),
@@ -179,19 +179,19 @@ impl Routing {
         };
         if let Some(cors) = service.cors.as_ref().filter(|_| !is_general && listener == Listener::Public) {
             match &found {
-                Lookup::Options { allow } => cors.preflight(request, allow, &mut reply),
+                RouteLookup::Options { allow } => cors.preflight(request, allow, &mut reply),
                 _ => cors.mark(request, &mut reply),
             }
         }
         match found {
-            Lookup::Found { .. } | Lookup::NotFound => {
-                service.fail(&Failure::new(Kind::NotFound, "no route has this path"), reply);
+            RouteLookup::Found { .. } | RouteLookup::NotFound => {
+                service.fail(&Failure::new(FailureKind::NotFound, "no route has this path"), reply);
             }
-            Lookup::MethodNotAllowed { allow } => {
+            RouteLookup::MethodNotAllowed { allow } => {
                 reply.header("Allow", &allow);
-                service.fail(&Failure::new(Kind::MethodNotAllowed, format!("this path takes {allow}")), reply);
+                service.fail(&Failure::new(FailureKind::MethodNotAllowed, format!("this path takes {allow}")), reply);
             }
-            Lookup::Options { allow } => {
+            RouteLookup::Options { allow } => {
                 reply.header("Allow", &allow);
                 reply.send(Status(204), "", b"");
             }
@@ -207,15 +207,15 @@ impl Routing {
         mut late: LateReply,
     ) -> Option<(Arc<LateQuery>, LateReply)> {
         let failure = match self.router.find(request.method, &request.path) {
-            Lookup::Found { value: Route::Declared(endpoint), params } => {
+            RouteLookup::Found { value: Route::Declared(endpoint), params } => {
                 return endpoint.ask_again(&self.service, (request, &params), whole, late);
             }
-            Lookup::MethodNotAllowed { allow } => {
+            RouteLookup::MethodNotAllowed { allow } => {
                 late.header("Allow", &allow);
-                Failure::new(Kind::MethodNotAllowed, format!("this path takes {allow}"))
+                Failure::new(FailureKind::MethodNotAllowed, format!("this path takes {allow}"))
             }
             // The general API's paths are never declared, and OPTIONS runs no query.
-            _ => Failure::new(Kind::NotFound, "no route has this path"),
+            _ => Failure::new(FailureKind::NotFound, "no route has this path"),
         };
         refusal::refuse(&self.service.errors, late, &failure);
         None
@@ -229,29 +229,29 @@ impl Routing {
     }
 }
 
-fn answer_waiting(service: &Service, waiting: Waiting, outcome: Result<Outcome<'_>, ReadError>) {
+fn answer_waiting(service: &Service, waiting: Waiting, outcome: Result<DocumentOutcome<'_>, ReadError>) {
     let Waiting { late, document, kind } = waiting;
     let found = match outcome {
-        Ok(Outcome::Found(found)) => {
+        Ok(DocumentOutcome::Found(found)) => {
             service.direct_reads.fetch_add(1, Ordering::Relaxed);
             Ok(found)
         }
-        Ok(Outcome::Elsewhere) => {
+        Ok(DocumentOutcome::Elsewhere) => {
             return match kind {
-                Asker::Declared(precondition) => {
+                DirectAnswer::Declared(precondition) => {
                     endpoint::read_elsewhere(service, (None, None), (document, precondition), late);
                 }
-                Asker::General(precondition) => documents::read_elsewhere(service, document, precondition, late),
+                DirectAnswer::General(precondition) => documents::read_elsewhere(service, document, precondition, late),
             };
         }
         Err(error) => Err(refusal::of_read(&error)),
     };
     let found = found.and_then(document::numbered_text_of);
     match kind {
-        Asker::Declared(precondition) => {
+        DirectAnswer::Declared(precondition) => {
             document::answer_late(&service.replies, &service.errors, late, &precondition, found);
         }
-        Asker::General(precondition) => {
+        DirectAnswer::General(precondition) => {
             document::answer_late(&service.replies, &ErrorRules::default(), late, &precondition, found);
         }
     }
@@ -259,7 +259,7 @@ fn answer_waiting(service: &Service, waiting: Waiting, outcome: Result<Outcome<'
 
 /// The coding of a compressed body (RFC 9110, section 8.4).
 #[inline]
-fn body_coding<'r>(request: &Request<'r>) -> Option<&'r [u8]> {
+fn body_coding<'r>(request: &HttpRequest<'r>) -> Option<&'r [u8]> {
     if !request.has_coding() || request.body().is_empty() && !request.is_in_pieces() {
         return None;
     }
@@ -269,7 +269,10 @@ fn body_coding<'r>(request: &Request<'r>) -> Option<&'r [u8]> {
 #[cold]
 fn coded(coding: &[u8]) -> Failure {
     let shown = String::from_utf8_lossy(&coding[..coding.len().min(CODING_BYTES)]);
-    Failure::new(Kind::Coded, format!("Content-Encoding is `{shown}`: bodies are taken as they are, send it without"))
+    Failure::new(
+        FailureKind::Coded,
+        format!("Content-Encoding is `{shown}`: bodies are taken as they are, send it without"),
+    )
 }
 
 /// Bytes of a coding's name that a message quotes.

@@ -7,7 +7,7 @@
 use super::routes::Routing;
 use crate::access::sender::Listener;
 use crate::service::{self, Local};
-use http::{Order, Reply, Request};
+use http::{HttpRequest, Order, Reply};
 use reactor::Loop;
 use std::os::fd::RawFd;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -95,12 +95,12 @@ impl http::Service for Switch {
     }
 
     #[inline]
-    fn order(&self, turn: &mut LoopRouting, request: &Request<'_>) -> Order {
+    fn order(&self, turn: &mut LoopRouting, request: &HttpRequest<'_>) -> Order {
         self.look(turn);
         turn.routing.order(request)
     }
 
-    fn takes_pieces(&self, _: &mut LoopRouting, request: &Request<'_>) -> bool {
+    fn takes_pieces(&self, _: &mut LoopRouting, request: &HttpRequest<'_>) -> bool {
         Routing::takes_pieces(request)
     }
 
@@ -115,7 +115,7 @@ impl http::Service for Switch {
     }
 
     #[inline]
-    fn call(&self, turn: &mut LoopRouting, request: &Request<'_>, reply: Reply<'_>) {
+    fn call(&self, turn: &mut LoopRouting, request: &HttpRequest<'_>, reply: Reply<'_>) {
         turn.routing.call(&mut turn.local, request, reply);
     }
 
@@ -149,15 +149,15 @@ impl http::Service for AdminEntrance {
         self.0.turn(lp, Listener::Admin)
     }
 
-    fn order(&self, turn: &mut LoopRouting, request: &Request<'_>) -> Order {
+    fn order(&self, turn: &mut LoopRouting, request: &HttpRequest<'_>) -> Order {
         http::Service::order(&*self.0, turn, request)
     }
 
-    fn takes_pieces(&self, _: &mut LoopRouting, request: &Request<'_>) -> bool {
+    fn takes_pieces(&self, _: &mut LoopRouting, request: &HttpRequest<'_>) -> bool {
         Routing::takes_pieces(request)
     }
 
-    fn call(&self, turn: &mut LoopRouting, request: &Request<'_>, reply: Reply<'_>) {
+    fn call(&self, turn: &mut LoopRouting, request: &HttpRequest<'_>, reply: Reply<'_>) {
         turn.routing.call_admin(&mut turn.local, request, reply);
     }
 

@@ -1,11 +1,11 @@
 //! Reads that leave their loop because they would wait for the disk: on the threads for cold reads (`reads::cold`), or on the pool.
 
 use super::Service;
-use crate::failure::{ErrorRules, Failure, Kind};
+use crate::failure::{ErrorRules, Failure, FailureKind};
 use crate::reads::cold::{DiskWaits, Room};
 use crate::service::query_limits::Whole;
 use crate::threads::background;
-use docs::Session;
+use docs::ReaderSession;
 use executor::blocking;
 use http::LateReply;
 use std::sync::Arc;
@@ -23,7 +23,7 @@ pub(crate) fn read_late<T>(
     service: &Service,
     errors: &Arc<ErrorRules>,
     late: LateReply,
-    read: impl Fn(&Session, Room) -> Result<Option<T>, Failure> + Send + 'static,
+    read: impl Fn(&ReaderSession, Room) -> Result<Option<T>, Failure> + Send + 'static,
     done: impl FnOnce(LateReply, Result<T, Failure>) + Send + 'static,
 ) {
     let (database, sessions) = (service.database.clone(), Arc::clone(&service.pool_sessions));
@@ -32,7 +32,7 @@ pub(crate) fn read_late<T>(
     read_or(service, errors, late, (read, done), move |late, (read, done)| {
         background::run_until(ends, &pool, &for_pool, late, move |late| {
             let result = sessions.with(&database, |session| read(session, Room::WHOLE));
-            let too_large = || Failure::new(Kind::Internal, "a read has no end");
+            let too_large = || Failure::new(FailureKind::Internal, "a read has no end");
             done(late, result.and_then(|result| result.ok_or_else(too_large)));
         });
     });
@@ -46,7 +46,7 @@ pub(crate) fn read_or<T, R, D>(
     (read, done): (R, D),
     go_on: impl FnOnce(LateReply, (R, D)) + Send + 'static,
 ) where
-    R: Fn(&Session, Room) -> Result<Option<T>, Failure> + Send + 'static,
+    R: Fn(&ReaderSession, Room) -> Result<Option<T>, Failure> + Send + 'static,
     D: FnOnce(LateReply, Result<T, Failure>) + Send + 'static,
 {
     let (database, sessions) = (service.database.clone(), Arc::clone(&service.cold.sessions));

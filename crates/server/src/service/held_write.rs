@@ -10,7 +10,8 @@
 //! Bound: each write, and each line, was counted as waiting when it was taken (`write::admit`, `general::bulk`).
 
 use docs::{
-    CollectionId, Database, Done, Op, Precondition, Question, Session, StepsCall, StepsDone, Submission, Write,
+    CollectionId, DocumentDatabase, Op, Precondition, Question, ReaderSession, StepsCall, StepsDone, Submission, Write,
+    WriteCallback,
 };
 use reactor::Loop;
 use std::collections::VecDeque;
@@ -34,7 +35,7 @@ pub(crate) struct HeldWrites {
 
 /// A write, and the database to which its collection numbers belong.
 struct Held {
-    database: Database,
+    database: DocumentDatabase,
     what: Call,
 }
 
@@ -44,11 +45,11 @@ enum Call {
 }
 
 /// Takes a write that is not for a loop, and returns any other.
-pub(super) type TakeLarge = Box<dyn Fn(&Database, &Session, Submission) -> Option<Submission>>;
+pub(super) type TakeLarge = Box<dyn Fn(&DocumentDatabase, &ReaderSession, Submission) -> Option<Submission>>;
 
 /// A bulk in progress.
 pub(crate) struct Bulk {
-    pub(crate) database: Database,
+    pub(crate) database: DocumentDatabase,
     pub(crate) collection: CollectionId,
     /// Takes the lines that are too large for a loop.
     pub(crate) take_large: TakeLarge,
@@ -62,15 +63,15 @@ pub(crate) struct Bulk {
 /// Source of a bulk's lines. If it has none at present, it wakes the loop when there is one.
 pub(crate) trait LineSource {
     /// The next line, for this database.
-    fn next(&mut self, database: &Database) -> Next;
+    fn next(&mut self, database: &DocumentDatabase) -> NextLine;
 }
 
 /// The next line of a bulk.
-pub(crate) enum Next {
+pub(crate) enum NextLine {
     Line {
         text: Vec<u8>,
         /// Called when the line is durable or rejected.
-        done: Done,
+        done: WriteCallback,
     },
     /// There is no line yet.
     Wait,
@@ -95,7 +96,7 @@ enum Went {
 
 impl Bulk {
     /// Submits a few lines.
-    fn go_on(&mut self, session: &Session) -> Went {
+    fn go_on(&mut self, session: &ReaderSession) -> Went {
         // A bulk may outlast many configurations: it keeps none of the old ones.
         if self.given_back.is_none() && self.database.is_superseded() {
             self.move_on();
@@ -105,10 +106,10 @@ impl Bulk {
                 Some(given_back) => *given_back,
                 None => {
                     let (text, done) = match self.lines.next(&self.database) {
-                        Next::Line { text, done } => (text, done),
-                        Next::Wait => return Went::Waits,
-                        Next::WaitForOthers => return Went::WaitsForOthers,
-                        Next::End => return Went::Ended,
+                        NextLine::Line { text, done } => (text, done),
+                        NextLine::Wait => return Went::Waits,
+                        NextLine::WaitForOthers => return Went::WaitsForOthers,
+                        NextLine::End => return Went::Ended,
                     };
                     let op = Op::Insert { body: text };
                     let write = Write { collection: self.collection, op, precondition: Precondition::None };
@@ -138,7 +139,7 @@ impl Bulk {
 
 impl Held {
     /// Submits the write; returns it if the database accepts no writes.
-    fn try_hand_over(self, session: &Session) -> Option<Held> {
+    fn try_hand_over(self, session: &ReaderSession) -> Option<Held> {
         let Held { database, what } = self;
         let given_back = match what {
             Call::Write(submission) => database.try_write(session, *submission).map_err(Call::Write),
@@ -153,7 +154,7 @@ impl Held {
 impl HeldWrites {
     /// Submits a write, now or as soon as the database accepts it.
     #[inline]
-    pub(crate) fn write(&mut self, database: &Database, session: &Session, submission: Submission) {
+    pub(crate) fn write(&mut self, database: &DocumentDatabase, session: &ReaderSession, submission: Submission) {
         if !self.waiting.is_empty() {
             return self.hold(database, Call::Write(Box::new(submission)));
         }
@@ -164,7 +165,13 @@ impl HeldWrites {
 
     /// The same for steps.
     #[inline]
-    pub(crate) fn steps(&mut self, database: &Database, session: &Session, call: StepsCall, done: StepsDone) {
+    pub(crate) fn steps(
+        &mut self,
+        database: &DocumentDatabase,
+        session: &ReaderSession,
+        call: StepsCall,
+        done: StepsDone,
+    ) {
         if !self.waiting.is_empty() {
             return self.hold(database, Call::Steps(call, done));
         }
@@ -179,7 +186,7 @@ impl HeldWrites {
     }
 
     #[cold]
-    fn hold(&mut self, database: &Database, mut what: Call) {
+    fn hold(&mut self, database: &DocumentDatabase, mut what: Call) {
         if let Call::Write(submission) = &mut what {
             // Its connection continues, so later writes would overtake it on another thread.
             submission.long = None;
@@ -189,14 +196,14 @@ impl HeldWrites {
 
     /// Submits as much as one tick allows. Called once at the end of each tick; requests another tick if there is more.
     #[inline]
-    pub(super) fn turn_ended(&mut self, session: &Session, lp: &Loop) {
+    pub(super) fn turn_ended(&mut self, session: &ReaderSession, lp: &Loop) {
         if !self.waiting.is_empty() || !self.bulks.is_empty() {
             self.go_on(session, lp);
         }
     }
 
     #[cold]
-    fn go_on(&mut self, session: &Session, lp: &Loop) {
+    fn go_on(&mut self, session: &ReaderSession, lp: &Loop) {
         let until_ns = lp.precise_now_ns() + TURN_MAX.as_nanos() as u64;
         match self.hand_over(session, lp, until_ns) {
             Went::Ended | Went::Waits => {}
@@ -213,7 +220,7 @@ impl HeldWrites {
     }
 
     /// Submits while there is time, and returns the progress.
-    fn hand_over(&mut self, session: &Session, lp: &Loop, until_ns: u64) -> Went {
+    fn hand_over(&mut self, session: &ReaderSession, lp: &Loop, until_ns: u64) -> Went {
         while let Some(held) = self.waiting.pop_front() {
             if let Some(held) = held.try_hand_over(session) {
                 self.waiting.push_front(held);
@@ -256,8 +263,8 @@ impl HeldWrites {
 mod tests {
     use super::*;
     use docs::config::Config;
-    use docs::{OpenError, WriteError};
-    use reactor::{Reactor, Settings};
+    use docs::{DatabaseOpenError, WriteError};
+    use reactor::{Reactor, ReactorSettings};
     use std::cell::RefCell;
     use std::rc::Rc;
     use std::sync::mpsc::{Receiver, Sender, channel};
@@ -267,7 +274,7 @@ mod tests {
     /// A loop without connections, and the database to which it writes.
     struct Side {
         _folder: tempfile::TempDir,
-        database: Database,
+        database: DocumentDatabase,
         lp: Loop,
         told: Sender<(u32, bool)>,
         outcomes: Receiver<(u32, bool)>,
@@ -276,21 +283,22 @@ mod tests {
     impl Side {
         fn new() -> Side {
             let folder = tempfile::tempdir().unwrap();
-            let mut options = docs::engine::Options::default();
+            let mut options = docs::engine::StoreOptions::default();
             options.durability = docs::engine::Durability::None;
-            let (database, _) = Database::open(&config(), folder.path(), options).unwrap();
-            let lp = Reactor::new(Settings { loops: 1, ..Settings::default() }).unwrap().loops().remove(0);
+            let (database, _) = DocumentDatabase::open(&config(), folder.path(), options).unwrap();
+            let lp =
+                Reactor::new(ReactorSettings { loops: 1, ..ReactorSettings::default() }).unwrap().loops().remove(0);
             let (told, outcomes) = channel();
             Side { _folder: folder, database, lp, told, outcomes }
         }
 
-        fn done(&self, id: u32) -> Done {
+        fn done(&self, id: u32) -> WriteCallback {
             let told = self.told.clone();
             Box::new(move |outcome: Result<_, WriteError>| told.send((id, outcome.is_ok())).unwrap())
         }
 
         /// A write of document 1; its outcome is reported with this number.
-        fn write(&self, held: &mut HeldWrites, session: &Session, number: u32) {
+        fn write(&self, held: &mut HeldWrites, session: &ReaderSession, number: u32) {
             let op = Op::Insert { body: b"{\"id\":1}".to_vec() };
             let write = Write { collection: CollectionId(0), op, precondition: Precondition::None };
             let submission =
@@ -303,7 +311,7 @@ mod tests {
         }
 
         fn bulk_of(&self, held: &mut HeldWrites, lines: Ids) {
-            let take_large = Box::new(|_: &Database, _: &Session, submission| Some(submission));
+            let take_large = Box::new(|_: &DocumentDatabase, _: &ReaderSession, submission| Some(submission));
             let (database, collection) = (self.database.clone(), CollectionId(0));
             held.bulk(Bulk { database, collection, take_large, lines: Box::new(lines), over: None, given_back: None });
         }
@@ -326,11 +334,14 @@ mod tests {
     }
 
     impl LineSource for Ids {
-        fn next(&mut self, _: &Database) -> Next {
-            let Some(id) = self.left.borrow_mut().next() else { return if self.ends { Next::End } else { Next::Wait } };
+        fn next(&mut self, _: &DocumentDatabase) -> NextLine {
+            let Some(id) = self.left.borrow_mut().next() else {
+                return if self.ends { NextLine::End } else { NextLine::Wait };
+            };
             let told = self.told.clone();
-            let done: Done = Box::new(move |outcome: Result<_, WriteError>| told.send((id, outcome.is_ok())).unwrap());
-            Next::Line { text: format!("{{\"id\":{id}}}").into_bytes(), done }
+            let done: WriteCallback =
+                Box::new(move |outcome: Result<_, WriteError>| told.send((id, outcome.is_ok())).unwrap());
+            NextLine::Line { text: format!("{{\"id\":{id}}}").into_bytes(), done }
         }
     }
 
@@ -342,7 +353,7 @@ mod tests {
     fn writes_that_come_while_a_configuration_takes_over_keep_their_order_and_no_loop_waits() {
         let (side, mut held) = (Side::new(), HeldWrites::default());
         let session = side.database.session().unwrap();
-        let publish = |_: &Database| {
+        let publish = |_: &DocumentDatabase| {
             // On the thread that would accept them: waiting here would never end.
             side.write(&mut held, &session, 1);
             held.turn_ended(&session, &side.lp);
@@ -350,7 +361,7 @@ mod tests {
             side.write(&mut held, &session, 2);
             held.turn_ended(&session, &side.lp);
             assert_eq!((held.waiting.len(), held.bulks.len()), (2, 1));
-            Ok::<(), OpenError>(())
+            Ok::<(), DatabaseOpenError>(())
         };
         let (new, _) = side.database.reopen(&config(), publish).unwrap();
         assert!(side.outcomes.try_recv().is_err());

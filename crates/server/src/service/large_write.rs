@@ -1,7 +1,7 @@
 //! The queue of writes that are not prepared on a loop: large ones, and those that turned out to take too long there.
 
 use crate::reads::cold::{ColdReads, Sessions};
-use docs::{Database, Submission, WriteError};
+use docs::{DocumentDatabase, Submission, WriteError};
 use executor::{GivingUp, once};
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -17,7 +17,7 @@ pub(crate) struct LargeWrites {
 
 #[derive(Default)]
 struct Line {
-    waiting: VecDeque<(Database, Submission)>,
+    waiting: VecDeque<(DocumentDatabase, Submission)>,
     /// A job of the pool serves the queue.
     is_served: bool,
 }
@@ -38,7 +38,7 @@ impl LargeWrites {
     }
 
     /// Queues a write, and has one of the threads for cold reads serve the queue.
-    pub(super) fn take(self: &Arc<Self>, cold: &ColdReads, database: &Database, submission: Submission) {
+    pub(super) fn take(self: &Arc<Self>, cold: &ColdReads, database: &DocumentDatabase, submission: Submission) {
         let mut line = self.lock();
         line.waiting.push_back((database.clone(), submission));
         if !std::mem::replace(&mut line.is_served, true) {
@@ -50,7 +50,7 @@ impl LargeWrites {
     }
 
     /// The next write; `None` ends the job.
-    fn next(&self) -> Option<(Database, Submission)> {
+    fn next(&self) -> Option<(DocumentDatabase, Submission)> {
         let mut line = self.lock();
         let next = line.waiting.pop_front();
         line.is_served = next.is_some();

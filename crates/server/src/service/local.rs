@@ -6,7 +6,7 @@ use super::shared::Service;
 use crate::access::sender::Listener;
 use crate::reads::cold::DiskWaits;
 use crate::reads::direct::Direct;
-use docs::{Database, Session};
+use docs::{DocumentDatabase, ReaderSession};
 use http::FileCache;
 use reactor::Loop;
 use std::os::fd::RawFd;
@@ -27,7 +27,7 @@ pub(crate) struct Local {
     /// The listener of its requests.
     pub(crate) listener: Listener,
     /// Shared with large documents that are being sent.
-    pub(crate) session: Rc<Session>,
+    pub(crate) session: Rc<ReaderSession>,
     /// Whether this loop waits for the disk.
     pub(crate) cold: DiskWaits,
     /// Its reads past the page cache.
@@ -88,7 +88,7 @@ impl Local {
     }
 
     /// Continues with a session of another database.
-    pub(crate) fn renew(&mut self, session: Session) {
+    pub(crate) fn renew(&mut self, session: ReaderSession) {
         // Streams may keep the old session for long.
         self.session.stop_gathering();
         self.session = Rc::new(session);
@@ -110,7 +110,10 @@ impl Local {
 
 /// A reader for a listener on one loop, whose ticks end by [`Local::tick_ended`]. The general API's own listener caches no document
 /// places: the memory for them is the loops'.
-pub(crate) fn session(database: &Database, listener: Listener) -> Result<Session, docs::engine::Error> {
+pub(crate) fn session(
+    database: &DocumentDatabase,
+    listener: Listener,
+) -> Result<ReaderSession, docs::engine::StoreError> {
     let session = database.session()?;
     session.gather_submissions();
     Ok(if listener == Listener::Admin { session.without_places() } else { session })

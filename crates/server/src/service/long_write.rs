@@ -5,7 +5,7 @@
 
 use super::Shared;
 use super::large_write;
-use docs::{Database, Question, Submission, TakeLong};
+use docs::{DocumentDatabase, Question, Submission, TakeLong};
 use reactor::Loop;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
@@ -45,7 +45,7 @@ impl TakeLong for LongWrites {
         self.is_noted.store(true, Ordering::Relaxed);
     }
 
-    fn take(&self, database: &Database, submission: Submission) {
+    fn take(&self, database: &DocumentDatabase, submission: Submission) {
         match self.shared.upgrade() {
             Some(shared) => {
                 let submission = Submission { over: Some(Arc::clone(&self.over)), ..submission };

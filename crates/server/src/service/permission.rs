@@ -6,12 +6,12 @@ use crate::access::sender::{Granted, Listener};
 use crate::access::token;
 use crate::failure::Failure;
 use crate::threads::query_state::PLAN_FIELD;
-use http::Request;
+use http::HttpRequest;
 
 /// Whether the general API answers a request, and with which permissions.
 pub(crate) fn check<'s>(
     service: &'s Service,
-    request: &Request<'_>,
+    request: &HttpRequest<'_>,
     listener: Listener,
 ) -> Result<Granted<'s>, Failure> {
     service.access.check_listener(listener)?;
@@ -22,7 +22,7 @@ pub(crate) fn check<'s>(
 }
 
 /// Whether the token of a request has the scope that a declared endpoint requires. Local clients need a token too.
-pub(crate) fn check_scope(service: &Service, request: &Request<'_>, scope: &str) -> Result<(), Failure> {
+pub(crate) fn check_scope(service: &Service, request: &HttpRequest<'_>, scope: &str) -> Result<(), Failure> {
     match service.tokens.of(request, &service.tries)? {
         Some(token) => Granted::Token(token).need(scope),
         None => Err(token::missing()),
@@ -32,7 +32,7 @@ pub(crate) fn check_scope(service: &Service, request: &Request<'_>, scope: &str)
 /// Whether a declared endpoint's reply includes the query's plan: the request asks for it, and has the permission to read through
 /// the general API, whichever listener that has.
 #[cold]
-pub(crate) fn wants_plan(service: &Service, request: &Request<'_>) -> bool {
+pub(crate) fn wants_plan(service: &Service, request: &HttpRequest<'_>) -> bool {
     let sender = |token| match token {
         Some(token) => Granted::Token(token).need(token::READ),
         None => service.access.check_sender(request),

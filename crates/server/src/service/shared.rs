@@ -22,10 +22,10 @@ use crate::threads::in_flight::InFlight;
 use crate::threads::panics::Panics;
 use crate::threads::query_pool::QueryPool;
 use crate::threads::query_state::Queries;
-use docs::Database;
+use docs::DocumentDatabase;
 use docs::engine::OF_TRANSACTION;
 use docs::{Submission, WriteError};
-use executor::Pool;
+use executor::ThreadPool;
 use http::Reply;
 use reactor::Loop;
 use std::ops::Deref;
@@ -35,7 +35,7 @@ use std::sync::{Arc, OnceLock, Weak};
 
 /// The state that depends on the configuration, without its routes.
 pub(crate) struct Service {
-    pub(crate) database: Database,
+    pub(crate) database: DocumentDatabase,
     pub(crate) errors: Arc<ErrorRules>,
     pub(crate) feed: Arc<Feed>,
     pub(crate) tokens: Tokens,
@@ -68,7 +68,7 @@ pub(crate) struct Shared {
     /// Limit of one transaction.
     pub(crate) transaction_bytes: usize,
     /// One thread, if backups are allowed.
-    pub(crate) backup_thread: Option<Pool>,
+    pub(crate) backup_thread: Option<ThreadPool>,
     pub(crate) scan_rows_max: u64,
     pub(crate) queries: Arc<Queries>,
     pub(crate) loops: Arc<[Loop]>,
@@ -119,7 +119,7 @@ impl Deref for Service {
 pub(crate) struct Pools {
     pub(crate) cold: ColdReads,
     pub(crate) long: QueryPool,
-    pub(crate) backup: Option<Pool>,
+    pub(crate) backup: Option<ThreadPool>,
 }
 
 impl Shared {
@@ -167,7 +167,12 @@ impl Shared {
 
     /// Takes a write that is not for a loop (`write::is_large`); returns any other. One that fits into no transaction is rejected
     /// before it is read.
-    pub(crate) fn take_large(&self, database: &Database, submission: Submission, is_large: bool) -> Option<Submission> {
+    pub(crate) fn take_large(
+        &self,
+        database: &DocumentDatabase,
+        submission: Submission,
+        is_large: bool,
+    ) -> Option<Submission> {
         let bytes = submission.write.op.bytes();
         if bytes > self.transaction_bytes {
             let (what, limit) = (format!("{OF_TRANSACTION} by its body alone"), self.transaction_bytes as u64);
@@ -186,7 +191,7 @@ impl Service {
     pub(crate) fn new(
         (errors, tokens): (ErrorRules, Tokens),
         openapi: String,
-        database: Database,
+        database: DocumentDatabase,
         shared: Arc<Shared>,
         feed: Arc<Feed>,
     ) -> Service {

@@ -14,7 +14,10 @@ use crate::statements::guard::DeclaredGuard;
 use crate::threads::client::ClientWatch;
 use crate::threads::in_flight::Taken;
 use docs::statements::Guard;
-use docs::{Database, LARGE_BYTES, Op, Question, Required, Session, Submission, TakeLong, Write, WriteError, Written};
+use docs::{
+    DocumentDatabase, LARGE_BYTES, Op, Question, ReaderSession, Required, Submission, TakeLong, Write, WriteError,
+    Written,
+};
 use http::{LateReply, Reply, Status};
 use reactor::Loop;
 use std::sync::Arc;
@@ -33,13 +36,13 @@ pub(crate) struct Answer {
 }
 
 /// A guard with its arguments.
-pub(crate) type Asked = (Arc<DeclaredGuard>, Guard);
+pub(crate) type BoundGuard = (Arc<DeclaredGuard>, Guard);
 
 /// Submits a write; it is answered when it is durable or rejected. The required document must exist then, otherwise 404.
 pub(crate) fn submit(
     service: &Service,
     local: &mut Local,
-    (write, required, guard): (Write, Option<Required>, Option<Asked>),
+    (write, required, guard): (Write, Option<Required>, Option<BoundGuard>),
     answer: &Answer,
     reply: Reply<'_>,
 ) {
@@ -103,7 +106,7 @@ pub(crate) fn question(shared: &Shared, late: &LateReply) -> Question {
 }
 
 /// Whether a write is prepared off its loop.
-pub(crate) fn is_large(database: &Database, session: &Session, write: &Write) -> bool {
+pub(crate) fn is_large(database: &DocumentDatabase, session: &ReaderSession, write: &Write) -> bool {
     write.op.bytes() >= LARGE_BYTES || database.has_long_check(session, write)
 }
 

@@ -18,22 +18,22 @@ const ORDER: &[u8] = b"2";
 /// Checksum of a statement and its parameters. FNV-1a detects mistakes, not attacks: a client that may request one page may
 /// request any page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Asked(u64);
+pub(crate) struct StatementChecksum(u64);
 
-impl Asked {
+impl StatementChecksum {
     /// The checksum of a statement.
-    pub(crate) fn of(sql: &str) -> Asked {
-        Asked(0xcbf2_9ce4_8422_2325).and(ORDER).and(sql.as_bytes())
+    pub(crate) fn of(sql: &str) -> StatementChecksum {
+        StatementChecksum(0xcbf2_9ce4_8422_2325).and(ORDER).and(sql.as_bytes())
     }
 
     /// Adds further bytes.
-    pub(crate) fn and(self, bytes: &[u8]) -> Asked {
+    pub(crate) fn and(self, bytes: &[u8]) -> StatementChecksum {
         let step = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
-        Asked(bytes.iter().fold(self.0, step))
+        StatementChecksum(bytes.iter().fold(self.0, step))
     }
 
     /// Adds the value of one more parameter.
-    pub(super) fn and_value(self, value: &Value<'_>) -> Asked {
+    pub(super) fn and_value(self, value: &Value<'_>) -> StatementChecksum {
         match value {
             Value::Null => self.and(&[0]),
             Value::Integer(integer) => self.and(&[1]).and(&integer.to_le_bytes()),
@@ -44,7 +44,7 @@ impl Asked {
 }
 
 /// The cursor of a page that ended at this position.
-pub(crate) fn write(place: &[OwnedValue], of: Asked) -> String {
+pub(crate) fn write(place: &[OwnedValue], of: StatementChecksum) -> String {
     let mut bytes = vec![0; CHECK_BYTES];
     encode_place(place, &mut bytes);
     let check = of.and(&bytes[CHECK_BYTES..]).0;
@@ -57,7 +57,7 @@ pub(crate) fn write(place: &[OwnedValue], of: Asked) -> String {
 }
 
 /// The position of a cursor; `None`: it is no cursor of this server, or belongs to another statement.
-pub(crate) fn read(cursor: &str, of: Asked) -> Option<Vec<OwnedValue>> {
+pub(crate) fn read(cursor: &str, of: StatementChecksum) -> Option<Vec<OwnedValue>> {
     let digit = |byte: u8| (byte as char).to_digit(16);
     let pairs = cursor.as_bytes().chunks(2).map(|pair| match *pair {
         [high, low] => Some((digit(high)? << 4 | digit(low)?) as u8),
@@ -70,18 +70,18 @@ pub(crate) fn read(cursor: &str, of: Asked) -> Option<Vec<OwnedValue>> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Asked, read, write};
+    use super::{StatementChecksum, read, write};
     use docs::sql::{OwnedValue, Value};
 
     #[test]
     fn a_cursor_is_read_again_and_every_change_of_it_is_told() {
         let end =
             [OwnedValue::Integer(-5), OwnedValue::Text("é".as_bytes().into()), OwnedValue::Null, OwnedValue::Real(0.5)];
-        let of = Asked::of("SELECT 1");
+        let of = StatementChecksum::of("SELECT 1");
         let text = write(&end, of);
         let found = read(&text, of).expect("its own");
         assert_eq!(format!("{found:?}"), format!("{end:?}"));
-        let others = [Asked::of("SELECT 2"), of.and_value(&Value::Null), of.and_value(&Value::Integer(0))];
+        let others = [StatementChecksum::of("SELECT 2"), of.and_value(&Value::Null), of.and_value(&Value::Integer(0))];
         assert!(others.iter().all(|other| read(&text, *other).is_none()));
         assert!(read("", of).is_none() && read("0g", of).is_none());
         for at in 0..text.len() {

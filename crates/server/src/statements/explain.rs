@@ -1,7 +1,9 @@
 //! `EXPLAIN` of a query: its plan as rows of text or as one JSON object; with `ANALYZE` after running it.
 
 use docs::Moment;
-use docs::sql::{Budget, Explain, Field, Means, Outcome, Query, QueryError, RowSink, Value, Workers};
+use docs::sql::{
+    Budget, ExecutionCounts, Explain, FieldValue, Means, PreparedQuery, QueryError, RowSink, Value, Workers,
+};
 use serde_json::Value as Json;
 
 /// The one column of a plan's rows.
@@ -11,13 +13,13 @@ pub(super) const PLAN: &str = "plan";
 pub(crate) struct Explained {
     rows: Vec<Json>,
     /// Outcome of the run.
-    outcome: Outcome,
+    outcome: ExecutionCounts,
 }
 
 impl Explained {
     /// Makes the plan for these values, and runs the query if requested.
     pub(crate) fn of(
-        query: &Query,
+        query: &PreparedQuery,
         explain: Explain,
         now: &Moment<'_>,
         values: &[Value<'_>],
@@ -34,8 +36,8 @@ impl Explained {
     }
 
     /// The outcome of the run, whose rows were dropped.
-    pub(crate) fn outcome(&self) -> Outcome {
-        Outcome { rows: self.rows.len() as u64, ..self.outcome }
+    pub(crate) fn outcome(&self) -> ExecutionCounts {
+        ExecutionCounts { rows: self.rows.len() as u64, ..self.outcome }
     }
 
     /// Passes the rows to a sink.
@@ -43,8 +45,8 @@ impl Explained {
         for row in &self.rows {
             sink.begin_row();
             match row {
-                Json::String(line) => sink.field(0, Field::Value(Value::text(line))),
-                plan => sink.field(0, Field::Json(plan.to_string().as_bytes())),
+                Json::String(line) => sink.field(0, FieldValue::Value(Value::text(line))),
+                plan => sink.field(0, FieldValue::Json(plan.to_string().as_bytes())),
             }
             sink.end_row();
         }

@@ -7,7 +7,7 @@
 
 use crate::config::GuardConfig;
 use crate::failure::refusal;
-use crate::failure::{Failure, Kind};
+use crate::failure::{Failure, FailureKind};
 use crate::requests::header_params::HeaderParams;
 use crate::requests::params;
 use crate::requests::params::value_of;
@@ -15,15 +15,15 @@ use docs::Moment;
 use docs::catalog::Catalog;
 use docs::config::Parameter;
 use docs::engine::ErrorKind;
-use docs::sql::{OwnedValue, Query, QueryError};
+use docs::sql::{OwnedValue, PreparedQuery, QueryError};
 use docs::statements::Guard;
-use http::Request;
+use http::HttpRequest;
 use std::sync::Arc;
 
 /// A prepared guard.
 #[derive(Debug)]
 pub(crate) struct DeclaredGuard {
-    query: Arc<Query>,
+    query: Arc<PreparedQuery>,
     params: Box<[Parameter]>,
     header_params: Option<Box<HeaderParams>>,
     /// Source of each slot of the query.
@@ -47,7 +47,7 @@ impl DeclaredGuard {
         file: &[Parameter],
         catalog: &Catalog,
     ) -> Result<DeclaredGuard, String> {
-        let query = Query::prepare(&config.sql, catalog).map_err(|error| error.to_string())?.with_limit(1);
+        let query = PreparedQuery::prepare(&config.sql, catalog).map_err(|error| error.to_string())?.with_limit(1);
         let source = |name: &String| {
             if let Some(place) = config.params.iter().position(|own| own.name == *name) {
                 return Ok(Source::Own(place));
@@ -79,7 +79,7 @@ impl DeclaredGuard {
     }
 
     /// The guard with its arguments for a request.
-    pub(crate) fn of(&self, request: &Request<'_>) -> Result<Guard, Failure> {
+    pub(crate) fn of(&self, request: &HttpRequest<'_>) -> Result<Guard, Failure> {
         let text = self.header_params.as_ref().map_or_else(|| Ok(String::new()), |own| own.own(request))?;
         let (mut scratch, mut given) = (Vec::new(), params::Given::default());
         params::read(&self.params, &text, &mut scratch, &mut given)?;
@@ -98,7 +98,7 @@ impl DeclaredGuard {
             Err(QueryError::Limit { what, limit }) => {
                 let detail =
                     format!("the endpoint's guard exceeds its limit of {limit} {what}: it needs a key or an index");
-                Err(Ended::Refused(Failure::new(Kind::Internal, detail)))
+                Err(Ended::Refused(Failure::new(FailureKind::Internal, detail)))
             }
             Err(error) => Err(Ended::Query(error)),
         }
@@ -132,7 +132,7 @@ impl Ended {
     pub(crate) fn failure(self) -> Failure {
         match self {
             Ended::Query(error) => refusal::of_query(&error),
-            Ended::NoRow => Failure::new(Kind::NotFound, "the query has no row"),
+            Ended::NoRow => Failure::new(FailureKind::NotFound, "the query has no row"),
             Ended::Refused(failure) => failure,
         }
     }

@@ -1,27 +1,27 @@
 //! A writing statement from a client or the command line: INSERT, UPDATE or DELETE, each one transaction.
 
-use super::statement::{Arguments, Shape};
+use super::statement::{ParameterValues, RowFormat};
 use crate::replies::rows::Csv;
-use docs::Database;
+use docs::DocumentDatabase;
 use docs::catalog::Catalog;
-use docs::sql::{Budget, NoRows, Outcome, RowSink, SqlError, Value};
+use docs::sql::{Budget, ExecutionCounts, NoRows, RowSink, SqlError, Value};
 use docs::statements::{Modification, ModifyError};
 
 /// A prepared INSERT, UPDATE or DELETE.
 #[derive(Debug)]
-pub struct Change {
+pub struct ModifyingStatement {
     statement: Modification,
 }
 
-impl Change {
+impl ModifyingStatement {
     /// Whether a text is such a statement. `false` for invalid SQL: preparing it as a query reports the error.
     pub fn is_one(sql: &str) -> bool {
         Modification::is_one(sql).unwrap_or(false)
     }
 
     /// Prepares a statement.
-    pub fn prepare(sql: &str, catalog: &Catalog) -> Result<Change, SqlError> {
-        Ok(Change { statement: Modification::prepare(sql, catalog)? })
+    pub fn prepare(sql: &str, catalog: &Catalog) -> Result<ModifyingStatement, SqlError> {
+        Ok(ModifyingStatement { statement: Modification::prepare(sql, catalog)? })
     }
 
     /// The names of the columns of RETURNING; none without it.
@@ -30,7 +30,7 @@ impl Change {
     }
 
     /// The values of the statement's parameters, by slot; or the name of a missing one.
-    pub fn bind<'a>(&self, arguments: &'a Arguments) -> Result<Vec<Value<'a>>, String> {
+    pub fn bind<'a>(&self, arguments: &'a ParameterValues) -> Result<Vec<Value<'a>>, String> {
         let names = self.statement.parameters().iter();
         names.map(|name| arguments.value(name).ok_or_else(|| name.clone())).collect()
     }
@@ -40,40 +40,41 @@ impl Change {
         self.statement.plan_line(values)
     }
 
-    /// Runs it, waits until it is durable, and passes its rows to a sink. [`Outcome::rows`] is the number of affected documents.
+    /// Runs it, waits until it is durable, and passes its rows to a sink. [`ExecutionCounts::rows`] is the number of affected
+    /// documents.
     pub fn execute(
         &self,
-        database: &Database,
+        database: &DocumentDatabase,
         values: &[Value<'_>],
         budget: &Budget<'_>,
         sink: &mut dyn RowSink,
-    ) -> Result<Outcome, ModifyError> {
+    ) -> Result<ExecutionCounts, ModifyError> {
         database.modify(&self.statement, values, budget, sink)
     }
 
     /// The same with the rows written: as JSON inside `{"changed": N, "rows": […]}`; `rows` only with RETURNING.
     pub fn write(
         &self,
-        database: &Database,
+        database: &DocumentDatabase,
         values: &[Value<'_>],
-        shape: Shape,
+        shape: RowFormat,
         budget: &Budget<'_>,
         out: &mut Vec<u8>,
-    ) -> Result<Outcome, ModifyError> {
+    ) -> Result<ExecutionCounts, ModifyError> {
         match shape {
-            Shape::Csv if self.statement.columns().next().is_some() => {
+            RowFormat::Csv if self.statement.columns().next().is_some() => {
                 let mut csv = Csv::new(self.statement.columns(), out);
                 self.execute(database, values, budget, &mut csv)
             }
-            Shape::Csv => self.execute(database, values, budget, &mut NoRows),
-            Shape::Lines => {
+            RowFormat::Csv => self.execute(database, values, budget, &mut NoRows),
+            RowFormat::Lines => {
                 let outcome = self.write_rows(database, values, b'\n', budget, out)?;
                 if !out.is_empty() {
                     out.push(b'\n');
                 }
                 Ok(outcome)
             }
-            Shape::Json => {
+            RowFormat::Json => {
                 let mut rows = Vec::new();
                 let outcome = self.write_rows(database, values, b',', budget, &mut rows)?;
                 out.extend_from_slice(format!("{{\"changed\":{}", outcome.rows).as_bytes());
@@ -90,12 +91,12 @@ impl Change {
 
     fn write_rows(
         &self,
-        database: &Database,
+        database: &DocumentDatabase,
         values: &[Value<'_>],
         separator: u8,
         budget: &Budget<'_>,
         out: &mut Vec<u8>,
-    ) -> Result<Outcome, ModifyError> {
+    ) -> Result<ExecutionCounts, ModifyError> {
         match self.statement.json_rows(out, separator) {
             Some(mut rows) => self.execute(database, values, budget, &mut rows),
             None => self.execute(database, values, budget, &mut NoRows),

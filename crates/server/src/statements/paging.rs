@@ -4,11 +4,11 @@
 //! is `{"items":[…],"after":CURSOR}`, with null after the last page; `wrap` gives `items` another name. The statement is prepared
 //! once for all pages (`docs::sql::Paged`).
 
-use super::cursor::{self, Asked};
+use super::cursor::{self, StatementChecksum};
 use crate::config::{AFTER, LIMIT, PageConfig};
-use crate::failure::{Failure, Kind};
+use crate::failure::{Failure, FailureKind};
 use docs::catalog::Catalog;
-use docs::sql::{Budget, Outcome, OwnedValue, PageAt, Paged, QueryError, Scratch, SqlError, Value};
+use docs::sql::{Budget, ExecutionCounts, OwnedValue, PageAt, Paged, QueryError, Scratch, SqlError, Value};
 use http::query;
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ pub(crate) struct Pages {
     paged: Paged,
     config: PageConfig,
     /// Checksum of the statement.
-    asked: Asked,
+    asked: StatementChecksum,
 }
 
 /// The requested page.
@@ -30,12 +30,12 @@ pub(crate) struct Pages {
 pub(crate) struct Page {
     rows_max: u64,
     after: Option<Vec<OwnedValue>>,
-    asked: Asked,
+    asked: StatementChecksum,
 }
 
 impl Page {
     /// `asked` identifies the query to which the cursor belongs.
-    pub(crate) fn new(rows_max: u64, after: Option<Vec<OwnedValue>>, asked: Asked) -> Page {
+    pub(crate) fn new(rows_max: u64, after: Option<Vec<OwnedValue>>, asked: StatementChecksum) -> Page {
         Page { rows_max, after, asked }
     }
 
@@ -62,12 +62,12 @@ impl Pages {
     }
 
     pub(crate) fn prepare(sql: &str, page: PageConfig, catalog: &Catalog) -> Result<Pages, SqlError> {
-        Ok(Pages { paged: Paged::prepare(sql, catalog)?, config: page, asked: Asked::of(sql) })
+        Ok(Pages { paged: Paged::prepare(sql, catalog)?, config: page, asked: StatementChecksum::of(sql) })
     }
 
     /// The requested page; `values` are those of the statement that the request gave.
     pub(crate) fn wanted<'v>(&self, text: &str, values: impl Iterator<Item = &'v Value<'v>>) -> Result<Page, Failure> {
-        let invalid = |detail: String| Failure::new(Kind::Invalid, detail);
+        let invalid = |detail: String| Failure::new(FailureKind::Invalid, detail);
         let asked = values.fold(self.asked, |asked, value| asked.and_value(value));
         let rows_max = match parameter(text, LIMIT)? {
             None => self.config.limit,
@@ -95,7 +95,7 @@ impl Pages {
         scratch: &mut Scratch,
         budget: &Budget<'_>,
         out: &mut Vec<u8>,
-    ) -> Result<Outcome, QueryError> {
+    ) -> Result<ExecutionCounts, QueryError> {
         let (outcome, end) = self.paged.write((now.view(), page.at()), values, scratch, budget, out)?;
         if page.close(end, out) > CURSOR_BYTES_MAX {
             let limit = CURSOR_BYTES_MAX as u64;
@@ -112,12 +112,12 @@ impl Pages {
 
 /// A page was requested as lines or CSV.
 pub(crate) fn not_json() -> Failure {
-    Failure::new(Kind::Invalid, "a page is JSON: its cursor stands beside its rows")
+    Failure::new(FailureKind::Invalid, "a page is JSON: its cursor stands beside its rows")
 }
 
 /// A parameter's text; of repeated ones the first counts.
 fn parameter(text: &str, name: &str) -> Result<Option<String>, Failure> {
-    let refused = |why: String| Failure::new(Kind::Invalid, format!("parameter `{name}` {why}"));
+    let refused = |why: String| Failure::new(FailureKind::Invalid, format!("parameter `{name}` {why}"));
     let Some((_, value)) = query::pairs(text).find(|(given, _)| *given == name) else { return Ok(None) };
     let mut decoded = Vec::new();
     let value = query::decode(value, &mut decoded).map_err(|error| refused(error.to_string()))?;

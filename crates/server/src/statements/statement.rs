@@ -1,20 +1,22 @@
 //! A statement from the general API or the command line: a query, or `EXPLAIN` of one.
 
 use super::explain::{Explained, PLAN};
-pub use crate::replies::media::Shape;
+pub use crate::replies::media::RowFormat;
 use crate::replies::pipe;
 use crate::replies::row_stream;
 use crate::replies::rows::Csv;
 use docs::catalog::Catalog;
-use docs::sql::{Budget, Explain, Outcome, Query, QueryError, RowSink, Scratch, SqlError, Statements, Value, Workers};
-use docs::{Moment, Session};
+use docs::sql::{
+    Budget, ExecutionCounts, Explain, PreparedQuery, QueryError, RowSink, Scratch, SqlError, Statements, Value, Workers,
+};
+use docs::{Moment, ReaderSession};
 use serde_json::{Map, Value as Json};
 use std::sync::Arc;
 
 /// A prepared statement.
 #[derive(Debug)]
 pub struct Statement {
-    query: Arc<Query>,
+    query: Arc<PreparedQuery>,
     /// The kind of plan, if a plan is requested instead of rows.
     explain: Option<Explain>,
     /// Threads that may help.
@@ -23,17 +25,17 @@ pub struct Statement {
 
 /// Values of a statement's parameters by name, and the JSON text of each array and object, as SQL sees them (rule 3).
 #[derive(Debug, Default)]
-pub struct Arguments {
+pub struct ParameterValues {
     given: Map<String, Json>,
     texts: Map<String, Json>,
 }
 
-impl Arguments {
+impl ParameterValues {
     /// From the members of an object.
-    pub fn new(given: Map<String, Json>) -> Arguments {
+    pub fn new(given: Map<String, Json>) -> ParameterValues {
         let nested = given.iter().filter(|(_, value)| value.is_array() || value.is_object());
         let texts = nested.map(|(name, value)| (name.clone(), Json::String(value.to_string()))).collect();
-        Arguments { given, texts }
+        ParameterValues { given, texts }
     }
 
     /// A value as SQL sees it: a boolean is 1 or 0, an array or object its minified text.
@@ -53,7 +55,7 @@ impl Arguments {
 impl Statement {
     /// Prepares a text: a query, or `EXPLAIN` of one ([`Explain`]).
     pub fn prepare(sql: &str, catalog: &Catalog) -> Result<Statement, SqlError> {
-        Statement::prepare_by(sql, |sql| Query::prepare(sql, catalog).map(Arc::new))
+        Statement::prepare_by(sql, |sql| PreparedQuery::prepare(sql, catalog).map(Arc::new))
     }
 
     /// The same for a text whose prepared form may be cached from an earlier request.
@@ -63,7 +65,7 @@ impl Statement {
 
     fn prepare_by(
         sql: &str,
-        prepare: impl FnOnce(&str) -> Result<Arc<Query>, SqlError>,
+        prepare: impl FnOnce(&str) -> Result<Arc<PreparedQuery>, SqlError>,
     ) -> Result<Statement, SqlError> {
         let Some((explain, start)) = Explain::of(sql)? else {
             return Ok(Statement { query: prepare(sql)?, explain: None, workers: None });
@@ -97,7 +99,7 @@ impl Statement {
     }
 
     /// The values of the query's parameters, by slot; or the name of a missing one. A plan alone needs none.
-    pub fn bind<'a>(&self, arguments: &'a Arguments) -> Result<Vec<Value<'a>>, String> {
+    pub fn bind<'a>(&self, arguments: &'a ParameterValues) -> Result<Vec<Value<'a>>, String> {
         let names = self.query.parameters().iter();
         names
             .map(|name| match arguments.value(name) {
@@ -115,7 +117,7 @@ impl Statement {
         values: &[Value<'_>],
         budget: &Budget<'_>,
         sink: &mut dyn RowSink,
-    ) -> Result<Outcome, QueryError> {
+    ) -> Result<ExecutionCounts, QueryError> {
         if let Some(explain) = self.explain {
             let explained = Explained::of(&self.query, explain, now, values, (budget, self.workers.as_deref()))?;
             explained.give(sink);
@@ -129,10 +131,10 @@ impl Statement {
         &self,
         now: &Moment<'_>,
         values: &[Value<'_>],
-        shape: Shape,
+        shape: RowFormat,
         budget: &Budget<'_>,
         (reply, rest): (&mut pipe::Reply<'_>, &mut Vec<u8>),
-    ) -> Result<Outcome, QueryError> {
+    ) -> Result<ExecutionCounts, QueryError> {
         if self.explain.is_some() {
             let outcome = self.write_rows(now, values, shape, budget, rest)?;
             now.check_indexes().map_err(QueryError::Store)?;
@@ -144,12 +146,12 @@ impl Statement {
     /// Runs it on the newest state and appends its rows.
     pub fn write(
         &self,
-        session: &Session,
+        session: &ReaderSession,
         values: &[Value<'_>],
-        shape: Shape,
+        shape: RowFormat,
         budget: &Budget<'_>,
         out: &mut Vec<u8>,
-    ) -> Result<Outcome, QueryError> {
+    ) -> Result<ExecutionCounts, QueryError> {
         let now = session.now();
         let outcome = self.write_rows(&now, values, shape, budget, out)?;
         now.check_indexes().map_err(QueryError::Store)?;
@@ -160,14 +162,14 @@ impl Statement {
         &self,
         now: &Moment<'_>,
         values: &[Value<'_>],
-        shape: Shape,
+        shape: RowFormat,
         budget: &Budget<'_>,
         out: &mut Vec<u8>,
-    ) -> Result<Outcome, QueryError> {
-        if let Some(explain) = self.explain.filter(|_| shape != Shape::Csv) {
+    ) -> Result<ExecutionCounts, QueryError> {
+        if let Some(explain) = self.explain.filter(|_| shape != RowFormat::Csv) {
             let explained = Explained::of(&self.query, explain, now, values, (budget, self.workers.as_deref()))?;
             match shape {
-                Shape::Lines => {
+                RowFormat::Lines => {
                     explained.objects().for_each(|row| out.extend_from_slice(format!("{row}\n").as_bytes()))
                 }
                 _ => out.extend_from_slice(explained.objects().collect::<Json>().to_string().as_bytes()),
@@ -175,12 +177,12 @@ impl Statement {
             return Ok(explained.outcome());
         }
         match shape {
-            Shape::Csv => {
+            RowFormat::Csv => {
                 let mut csv = Csv::new(self.columns().into_iter(), out);
                 self.execute(now, values, budget, &mut csv)
             }
-            Shape::Json => self.query.write_array(now.view(), values, &mut self.scratch(), budget, out),
-            Shape::Lines => self.query.write_lines(now.view(), values, &mut self.scratch(), budget, out),
+            RowFormat::Json => self.query.write_array(now.view(), values, &mut self.scratch(), budget, out),
+            RowFormat::Lines => self.query.write_lines(now.view(), values, &mut self.scratch(), budget, out),
         }
     }
 }

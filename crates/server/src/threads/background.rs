@@ -3,9 +3,9 @@
 
 use super::query_pool::{QueryPool, QueuePlace};
 use crate::failure::refusal;
-use crate::failure::{ErrorRules, Failure, Kind};
+use crate::failure::{ErrorRules, Failure, FailureKind};
 use executor::{Executor, Job, Line, give_way, once};
-use http::{Client, LateReply};
+use http::{ClientState, LateReply};
 use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Instant;
@@ -22,7 +22,7 @@ struct Owed {
 impl Drop for Owed {
     fn drop(&mut self) {
         if let Some(late) = self.late.take() {
-            let busy = Failure::new(Kind::Busy, std::mem::take(&mut self.full));
+            let busy = Failure::new(FailureKind::Busy, std::mem::take(&mut self.full));
             refusal::refuse(&self.errors, late, &busy);
         }
     }
@@ -53,7 +53,7 @@ fn submit(
     let job = move || {
         if let Some(late) = owed.late.take() {
             // If the client has gone, the work is not begun: an answer would reach nobody.
-            if late.presence().client() != Client::Gone {
+            if late.presence().client() != ClientState::Gone {
                 work(late);
             }
         }
@@ -104,6 +104,6 @@ fn within(
             return work(late);
         }
         let told = "no thread was free as long as a query may take (`[server] query_seconds`)";
-        refusal::refuse(&errors, late, &Failure::new(Kind::Busy, told));
+        refusal::refuse(&errors, late, &Failure::new(FailureKind::Busy, told));
     }
 }

@@ -6,8 +6,8 @@
 //! That is enough for most requests from programs that shut down their side right after sending.
 
 use super::query_pool::QueryPool;
-use crate::failure::{Failure, Kind};
-use http::{Client, LateReply, Presence};
+use crate::failure::{Failure, FailureKind};
+use http::{ClientState, LateReply, Presence};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
@@ -44,12 +44,12 @@ impl ClientWatch {
     /// Whether the client is considered gone.
     pub(crate) fn is_over(&self, now: Instant) -> bool {
         match self.presence.client() {
-            Client::Here => false,
-            Client::Ended => {
+            ClientState::Here => false,
+            ClientState::Ended => {
                 let ended = now.saturating_duration_since(*self.ended.get_or_init(|| now));
                 ended > ENDED_MAX || ended > ENDED_MAX_CROWDED && self.do_others_wait()
             }
-            Client::Gone => true,
+            ClientState::Gone => true,
         }
     }
 
@@ -60,10 +60,10 @@ impl ClientWatch {
 
     /// The failure of an ended query, for a client that may still read.
     pub(crate) fn failure(&self, failure: Failure) -> Failure {
-        if failure.kind != Kind::OutOfTime || !self.is_over(Instant::now()) {
+        if failure.kind != FailureKind::OutOfTime || !self.is_over(Instant::now()) {
             return failure;
         }
         let told = "the client ended its side of the connection while its query ran: keep it open until the reply";
-        Failure::new(Kind::Invalid, told)
+        Failure::new(FailureKind::Invalid, told)
     }
 }

@@ -152,11 +152,11 @@ impl Habits {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use reactor::{Reactor, Settings};
+    use reactor::{Reactor, ReactorSettings};
 
     #[test]
     fn a_kind_that_took_longer_is_long_for_a_while_and_others_are_not() {
-        let lp = Reactor::new(Settings { loops: 1, ..Settings::default() }).unwrap().loops().remove(0);
+        let lp = Reactor::new(ReactorSettings { loops: 1, ..ReactorSettings::default() }).unwrap().loops().remove(0);
         let habits = Habits::default();
         let (one, other) = (Habit::of(&[Value::Integer(1), Value::Null]), Habit::of(&[Value::Null, Value::Integer(1)]));
         assert_eq!(one, Habit::of(&[Value::text("a"), Value::Null]));
@@ -187,7 +187,7 @@ mod tests {
 
     #[test]
     fn a_query_has_its_time_from_the_first_question_on() {
-        let lp = Reactor::new(Settings { loops: 1, ..Settings::default() }).unwrap().loops().remove(0);
+        let lp = Reactor::new(ReactorSettings { loops: 1, ..ReactorSettings::default() }).unwrap().loops().remove(0);
         let time = LoopTime::new(&lp);
         assert!(!time.is_over());
         std::thread::sleep(LOOP_TIME_MAX * 2);

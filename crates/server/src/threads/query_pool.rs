@@ -8,8 +8,8 @@
 use super::in_flight::{InFlight, Taken};
 use crate::config::BlockingModel;
 use crate::config::memory::{Division, POOL_THREADS, WAITING_QUERY_BYTES};
-use crate::failure::{Failure, Kind};
-use executor::{Job, Line, Metrics, Refused, StartError, TwoLines};
+use crate::failure::{Failure, FailureKind};
+use executor::{ExecutorMetrics, ExecutorStartError, Job, Line, Refused, TwoLines};
 use std::borrow::Cow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -55,7 +55,7 @@ impl QueryPool {
         model: BlockingModel,
         division: &Division,
         time_max: Duration,
-    ) -> Result<QueryPool, StartError> {
+    ) -> Result<QueryPool, ExecutorStartError> {
         let bytes_max = division.waiting_query_bytes;
         let limits = [GENERAL_MAX, bytes_max / WAITING_QUERY_BYTES];
         Ok(QueryPool {
@@ -92,7 +92,7 @@ impl QueryPool {
     fn refuse(&self, why: &str) -> Failure {
         self.refused.fetch_add(1, Ordering::Relaxed);
         let count = self.declared.count.load(Ordering::Relaxed);
-        Failure::new(Kind::Busy, format!("too many requests wait for a thread: {count} declared queries, {why}"))
+        Failure::new(FailureKind::Busy, format!("too many requests wait for a thread: {count} declared queries, {why}"))
     }
 
     /// Queues work of `/_/`, or of a place ([`QueryPool::place`]).
@@ -106,9 +106,9 @@ impl QueryPool {
     }
 
     /// The counters now.
-    pub(crate) fn metrics(&self) -> Metrics {
+    pub(crate) fn metrics(&self) -> ExecutorMetrics {
         let metrics = self.lines.metrics();
-        Metrics { refused: metrics.refused + self.refused.load(Ordering::Relaxed), ..metrics }
+        ExecutorMetrics { refused: metrics.refused + self.refused.load(Ordering::Relaxed), ..metrics }
     }
 
     /// Bytes of declared queries that wait.

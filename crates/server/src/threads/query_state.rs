@@ -3,7 +3,7 @@
 
 use crate::config::ServerConfig;
 use crate::config::memory::Division;
-use docs::sql::{Outcome, QueryError, ROWS_READ, Scratch, SpillSpace, Statements, Workers};
+use docs::sql::{ExecutionCounts, QueryError, ROWS_READ, Scratch, SpillSpace, Statements, Workers};
 use http::Presence;
 use std::path::Path;
 use std::sync::Arc;
@@ -79,7 +79,7 @@ impl Queries {
 
     /// Whether a query is worth logging: it reads a whole collection, or has read many rows.
     #[inline]
-    pub(crate) fn is_told(&self, outcome: &Outcome) -> bool {
+    pub(crate) fn is_told(&self, outcome: &ExecutionCounts) -> bool {
         outcome.scans || outcome.rows_read >= self.log_rows
     }
 
@@ -107,7 +107,14 @@ impl Queries {
     }
 
     /// Counts a query. `plan` is its access path; if a client waits for the reply, the log of slow requests may show both.
-    pub(crate) fn count(&self, outcome: &Outcome, plan: &str, scans: bool, sql: &str, client: Option<&Presence>) {
+    pub(crate) fn count(
+        &self,
+        outcome: &ExecutionCounts,
+        plan: &str,
+        scans: bool,
+        sql: &str,
+        client: Option<&Presence>,
+    ) {
         if let Some(client) = client {
             client.note_work(format!("rows read: {}; rows: {}; plan: {plan}", outcome.rows_read, outcome.rows));
         }

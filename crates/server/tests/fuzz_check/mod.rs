@@ -1,7 +1,7 @@
 //! Properties that hold for any text as a configuration file; used by the tests here and by a target of `fuzz/`.
 
 use docs::config::{Config, MISTAKES_MAX, Mistakes};
-use server::StartError;
+use server::ServerStartError;
 use server::config::ServiceConfig;
 use std::path::Path;
 
@@ -38,7 +38,7 @@ pub(crate) fn check_config(text: &str) -> bool {
             );
             // SQL's mistakes come here; each has the place of its endpoint.
             match server::check(&config) {
-                Err(StartError::Config(mistakes)) => check_mistakes(text, &mistakes),
+                Err(ServerStartError::Config(mistakes)) => check_mistakes(text, &mistakes),
                 Err(other) => panic!("nothing else can be wrong without a data folder: {other}"),
                 Ok(()) => {}
             }

@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a failed harness is a failed test")]
 
 use server::config::ServiceConfig;
-use server::{Running, StartError};
+use server::{RunningServer, ServerStartError};
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
@@ -32,7 +32,7 @@ pub const SERVER: &str = "http = \"127.0.0.1:0\"\nthreads = 1\ndurability = \"no
 
 /// A running server; drained when it is dropped.
 pub struct TestServer {
-    running: Option<Running>,
+    running: Option<RunningServer>,
     address: std::net::SocketAddr,
     folder: tempfile::TempDir,
 }
@@ -80,7 +80,7 @@ impl TestServer {
         Self::try_start(settings, more).unwrap_or_else(|error| panic!("{error}"))
     }
 
-    pub fn try_start(settings: &str, more: &str) -> Result<TestServer, StartError> {
+    pub fn try_start(settings: &str, more: &str) -> Result<TestServer, ServerStartError> {
         // Keys that the test sets are left out of the defaults.
         let given = [("threads", "1"), ("durability", "\"none\"")];
         let given = given.iter().filter(|(name, _)| !settings.contains(name));
@@ -89,12 +89,12 @@ impl TestServer {
     }
 
     /// Serves a whole file.
-    pub fn of_file(text: &str) -> Result<TestServer, StartError> {
+    pub fn of_file(text: &str) -> Result<TestServer, ServerStartError> {
         Self::of_file_beside(text, &[])
     }
 
     /// The same with other files beside it.
-    pub fn of_file_beside(text: &str, files: &[(&str, &[u8])]) -> Result<TestServer, StartError> {
+    pub fn of_file_beside(text: &str, files: &[(&str, &[u8])]) -> Result<TestServer, ServerStartError> {
         let folder = tempfile::tempdir().unwrap();
         for (name, contents) in files {
             let file = folder.path().join(name);
@@ -139,7 +139,7 @@ impl TestServer {
 
     /// The address of the general API's own listener, if it has one.
     pub fn admin_address(&self) -> Option<std::net::SocketAddr> {
-        self.running.as_ref().and_then(Running::admin_address)
+        self.running.as_ref().and_then(RunningServer::admin_address)
     }
 
     pub fn connect(&self) -> Client {

@@ -8,7 +8,7 @@ use super::key::Version;
 /// An error of the store; each variant states what the caller can do.
 #[derive(Debug)]
 #[non_exhaustive]
-pub enum Error {
+pub enum StoreError {
     /// Try again later: the writer's queue or the readers' table is full.
     Busy,
     /// The change may or may not be durable, because the sync failed or a thread panicked. No write is accepted until
@@ -82,86 +82,88 @@ pub enum Error {
     Closed,
 }
 
-impl Error {
-    /// Wraps a system error with the operation; a full disk becomes [`Error::Full`].
-    pub(crate) fn io(context: impl Into<String>, source: io::Error) -> Error {
+impl StoreError {
+    /// Wraps a system error with the operation; a full disk becomes [`StoreError::Full`].
+    pub(crate) fn io(context: impl Into<String>, source: io::Error) -> StoreError {
         match source.kind() {
-            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge => Error::Full,
-            _ => Error::Io { context: context.into(), source },
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge => StoreError::Full,
+            _ => StoreError::Io { context: context.into(), source },
         }
     }
 
     /// A copy, for a second caller that waits for the same result.
-    pub(crate) fn copy(&self) -> Error {
+    pub(crate) fn copy(&self) -> StoreError {
         let copy_io = |source: &io::Error| match source.raw_os_error() {
             Some(code) => io::Error::from_raw_os_error(code),
             None => io::Error::new(source.kind(), source.to_string()),
         };
         match self {
-            Error::Busy => Error::Busy,
-            Error::Unknown(source) => Error::Unknown(copy_io(source)),
-            Error::Poisoned => Error::Poisoned,
-            Error::Pinned { states } => Error::Pinned { states: *states },
-            Error::Full => Error::Full,
-            Error::Aborted => Error::Aborted,
-            Error::Refused { why } => Error::Refused { why },
-            Error::Limit { what, limit } => Error::Limit { what, limit: *limit },
-            Error::Corrupt { file, offset, what } => {
-                Error::Corrupt { file: file.clone(), offset: *offset, what: what.clone() }
+            StoreError::Busy => StoreError::Busy,
+            StoreError::Unknown(source) => StoreError::Unknown(copy_io(source)),
+            StoreError::Poisoned => StoreError::Poisoned,
+            StoreError::Pinned { states } => StoreError::Pinned { states: *states },
+            StoreError::Full => StoreError::Full,
+            StoreError::Aborted => StoreError::Aborted,
+            StoreError::Refused { why } => StoreError::Refused { why },
+            StoreError::Limit { what, limit } => StoreError::Limit { what, limit: *limit },
+            StoreError::Corrupt { file, offset, what } => {
+                StoreError::Corrupt { file: file.clone(), offset: *offset, what: what.clone() }
             }
-            Error::Locked => Error::Locked,
-            Error::Format { found, supported } => Error::Format { found: *found, supported: *supported },
-            Error::Io { context, source } => Error::Io { context: context.clone(), source: copy_io(source) },
-            Error::NotInMemory => Error::NotInMemory,
-            Error::Gone { oldest } => Error::Gone { oldest: *oldest },
-            Error::Ahead { newest } => Error::Ahead { newest: *newest },
-            Error::Closed => Error::Closed,
+            StoreError::Locked => StoreError::Locked,
+            StoreError::Format { found, supported } => StoreError::Format { found: *found, supported: *supported },
+            StoreError::Io { context, source } => StoreError::Io { context: context.clone(), source: copy_io(source) },
+            StoreError::NotInMemory => StoreError::NotInMemory,
+            StoreError::Gone { oldest } => StoreError::Gone { oldest: *oldest },
+            StoreError::Ahead { newest } => StoreError::Ahead { newest: *newest },
+            StoreError::Closed => StoreError::Closed,
         }
     }
 
     /// Names a place in a file that breaks an invariant.
-    pub(crate) fn corrupt(file: &str, offset: u64, what: impl Into<String>) -> Error {
-        Error::Corrupt { file: file.to_string(), offset, what: what.into() }
+    pub(crate) fn corrupt(file: &str, offset: u64, what: impl Into<String>) -> StoreError {
+        StoreError::Corrupt { file: file.to_string(), offset, what: what.into() }
     }
 }
 
-impl fmt::Display for Error {
+impl fmt::Display for StoreError {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Error::Busy => out.write_str("busy: the queue or the readers' table is full, try again"),
-            Error::Unknown(source) => write!(out, "outcome unknown: {source}"),
-            Error::Poisoned => out.write_str(
+            StoreError::Busy => out.write_str("busy: the queue or the readers' table is full, try again"),
+            StoreError::Unknown(source) => write!(out, "outcome unknown: {source}"),
+            StoreError::Poisoned => out.write_str(
                 "no writes until the store is reopened: an earlier sync failed, or a thread of the store panicked",
             ),
-            Error::Pinned { states } => write!(
+            StoreError::Pinned { states } => write!(
                 out,
                 "snapshots keep {states} old states of the store, the maximum: drop the oldest and try again; \
                  nothing was changed"
             ),
-            Error::Full => out.write_str("disk full; nothing was changed"),
-            Error::Aborted => out.write_str("the transaction aborted itself"),
-            Error::Refused { why } => write!(out, "the transaction is refused: {why}"),
-            Error::Limit { what, limit } => write!(out, "{what} over the limit of {limit}"),
-            Error::Corrupt { file, offset, what } => write!(out, "damaged data in {file} at byte {offset}: {what}"),
-            Error::Locked => out.write_str("another process has this directory open"),
-            Error::Format { found, supported } => {
+            StoreError::Full => out.write_str("disk full; nothing was changed"),
+            StoreError::Aborted => out.write_str("the transaction aborted itself"),
+            StoreError::Refused { why } => write!(out, "the transaction is refused: {why}"),
+            StoreError::Limit { what, limit } => write!(out, "{what} over the limit of {limit}"),
+            StoreError::Corrupt { file, offset, what } => {
+                write!(out, "damaged data in {file} at byte {offset}: {what}")
+            }
+            StoreError::Locked => out.write_str("another process has this directory open"),
+            StoreError::Format { found, supported } => {
                 write!(out, "files of format version {found}, this build reads version {supported}")
             }
-            Error::Io { context, source } => write!(out, "{context}: {source}"),
-            Error::NotInMemory => out.write_str("the read would wait for the disk"),
-            Error::Gone { oldest } => {
+            StoreError::Io { context, source } => write!(out, "{context}: {source}"),
+            StoreError::NotInMemory => out.write_str("the read would wait for the disk"),
+            StoreError::Gone { oldest } => {
                 write!(out, "these changes are no longer kept; the oldest version to follow from is {}", oldest.0)
             }
-            Error::Ahead { newest } => write!(out, "there is no such version yet; the newest is {}", newest.0),
-            Error::Closed => out.write_str("the store is closing"),
+            StoreError::Ahead { newest } => write!(out, "there is no such version yet; the newest is {}", newest.0),
+            StoreError::Closed => out.write_str("the store is closing"),
         }
     }
 }
 
-impl std::error::Error for Error {
+impl std::error::Error for StoreError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
-            Error::Unknown(source) | Error::Io { source, .. } => Some(source),
+            StoreError::Unknown(source) | StoreError::Io { source, .. } => Some(source),
             _ => None,
         }
     }

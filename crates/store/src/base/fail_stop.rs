@@ -11,7 +11,7 @@ use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
 
-use super::error::Error;
+use super::error::StoreError;
 
 /// See the module's text.
 #[derive(Default)]
@@ -26,9 +26,9 @@ impl FailStop {
         self.is_stopped.load(Ordering::Acquire)
     }
 
-    /// Returns [`Error::Poisoned`] once the store is stopped.
-    pub(crate) fn check(&self) -> Result<(), Error> {
-        if self.is_stopped() { Err(Error::Poisoned) } else { Ok(()) }
+    /// Returns [`StoreError::Poisoned`] once the store is stopped.
+    pub(crate) fn check(&self) -> Result<(), StoreError> {
+        if self.is_stopped() { Err(StoreError::Poisoned) } else { Ok(()) }
     }
 
     /// The cause of the stop; `None` while the store runs, or if it was only closed.
@@ -100,8 +100,8 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 /// The error for a caller whose change was in progress when a thread panicked.
-pub(crate) fn panicked() -> Error {
-    Error::Unknown(io::Error::other("a thread of the store panicked"))
+pub(crate) fn panicked() -> StoreError {
+    StoreError::Unknown(io::Error::other("a thread of the store panicked"))
 }
 
 /// See [`FailStop::watch`].
@@ -193,6 +193,6 @@ mod tests {
         fail_stop.stop("sync of the tree", &io::Error::from_raw_os_error(5));
         fail_stop.stop_after_panic("placing a transaction");
         assert!(fail_stop.cause().is_some_and(|cause| cause.starts_with("sync of the tree failed: ")));
-        assert!(matches!(fail_stop.check(), Err(Error::Poisoned)));
+        assert!(matches!(fail_stop.check(), Err(StoreError::Poisoned)));
     }
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::error::Error;
+use super::error::StoreError;
 use super::key::TreeId;
 
 /// Bytes of a key.
@@ -23,11 +23,12 @@ pub(crate) const COMMIT_SLOTS: usize = 64;
 /// Maximum number of readers of changes: each may hold a window of the log.
 pub(crate) const CHANGE_READERS_MAX: usize = 256;
 /// Log bytes in use at which a checkpoint is due even if the memtable is not full, unless memtables are larger than half of it
-/// (`Options::log_bytes_max`). Replaying them takes half a second on a busy machine (measured: 300 MB a second, read and inserted).
+/// (`StoreOptions::log_bytes_max`). Replaying them takes half a second on a busy machine (measured: 300 MB a second, read and
+/// inserted).
 pub(crate) const LOG_BYTES_MAX: u64 = 128 << 20;
 /// Interval at which time limits are checked.
 pub(crate) const TICK: Duration = Duration::from_millis(100);
-/// Minimum time between two checkpoints that are only worth their writes (`Options::checkpoint_worth_bytes`). Under
+/// Minimum time between two checkpoints that are only worth their writes (`StoreOptions::checkpoint_worth_bytes`). Under
 /// fast commits a memtable is full earlier, and is merged as a whole.
 pub(crate) const REST: Duration = Duration::from_secs(5);
 /// Maximum wait for readers to release old states, when a memtable or a place for a new state is needed.
@@ -46,12 +47,12 @@ pub(crate) const TREE_NAME: &str = "tree";
 pub(crate) const LOCK_NAME: &str = "lock";
 
 /// Checks the limits of keys and values.
-pub(crate) fn check_limits(key: &[u8], value: &[u8]) -> Result<(), Error> {
+pub(crate) fn check_limits(key: &[u8], value: &[u8]) -> Result<(), StoreError> {
     if key.len() > KEY_BYTES_MAX {
-        return Err(Error::Limit { what: "key", limit: KEY_BYTES_MAX as u64 });
+        return Err(StoreError::Limit { what: "key", limit: KEY_BYTES_MAX as u64 });
     }
     if value.len() > VALUE_BYTES_MAX {
-        return Err(Error::Limit { what: "value", limit: VALUE_BYTES_MAX as u64 });
+        return Err(StoreError::Limit { what: "value", limit: VALUE_BYTES_MAX as u64 });
     }
     Ok(())
 }

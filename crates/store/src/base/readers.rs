@@ -113,7 +113,7 @@ pub struct Published<T> {
 struct RetiredList<T> {
     /// Oldest first.
     values: VecDeque<Retired<T>>,
-    /// Number of places reserved by [`Place`]s.
+    /// Number of places reserved by [`Reservation`]s.
     reserved: usize,
 }
 
@@ -144,13 +144,13 @@ pub struct ReaderSlot<T> {
 unsafe impl<T: Send + Sync> Send for ReaderSlot<T> {}
 
 /// Access to a value, which lives at least as long as the guard.
-pub struct Guard<'s, T> {
+pub struct ReadGuard<'s, T> {
     slot: &'s ReaderSlot<T>,
     seen: *const Stamped<T>,
 }
 
 /// The right to replace the current value once, however many old values readers hold by then. Dropping it releases the reservation.
-pub struct Place<'p, T: Send + Sync> {
+pub struct Reservation<'p, T: Send + Sync> {
     published: &'p Published<T>,
 }
 
@@ -199,9 +199,9 @@ impl<T: Send + Sync> Published<T> {
     }
 
     /// Reserves room for one replacement; `None` if readers hold the maximum number of old values.
-    pub fn reserve(&self) -> Option<Place<'_, T>> {
+    pub fn reserve(&self) -> Option<Reservation<'_, T>> {
         self.lock_with_room()?.reserved += 1;
-        Some(Place { published: self })
+        Some(Reservation { published: self })
     }
 
     /// The list of retired values, locked, if it has room for one more.
@@ -283,7 +283,7 @@ impl<T: Send + Sync> Published<T> {
     }
 }
 
-impl<T: Send + Sync> Place<'_, T> {
+impl<T: Send + Sync> Reservation<'_, T> {
     /// Like [`Published::replace`], but never refused.
     pub fn replace(self, value: T) -> u64 {
         let published = self.published;
@@ -294,7 +294,7 @@ impl<T: Send + Sync> Place<'_, T> {
     }
 }
 
-impl<T: Send + Sync> Drop for Place<'_, T> {
+impl<T: Send + Sync> Drop for Reservation<'_, T> {
     fn drop(&mut self) {
         self.published.lock().reserved -= 1;
     }
@@ -316,12 +316,12 @@ impl<T> Drop for Published<T> {
 impl<T> ReaderSlot<T> {
     /// Takes the current value. Guards may overlap; while they hold different values, all values between them stay too.
     #[inline]
-    pub fn load(&self) -> Guard<'_, T> {
+    pub fn load(&self) -> ReadGuard<'_, T> {
         let published = &*self.published;
         let guards = self.guards.get();
         self.guards.set(guards + 1);
         if guards > 0 {
-            return Guard { slot: self, seen: self.load_beside() };
+            return ReadGuard { slot: self, seen: self.load_beside() };
         }
         self.announce(Named::from(published.epoch.load(Ordering::Acquire)));
         let seen = published.current.load(Ordering::Acquire);
@@ -329,7 +329,7 @@ impl<T> ReaderSlot<T> {
         let epoch = unsafe { (*seen).epoch };
         published.slots[self.index].named.store(Named::only(epoch).0, Ordering::Release);
         self.settled.set(seen);
-        Guard { slot: self, seen }
+        ReadGuard { slot: self, seen }
     }
 
     /// Steps 2 and 3.
@@ -365,7 +365,7 @@ impl<T> Drop for ReaderSlot<T> {
     }
 }
 
-impl<T> Guard<'_, T> {
+impl<T> ReadGuard<'_, T> {
     /// The value's epoch.
     pub fn epoch(&self) -> u64 {
         self.stamped().epoch
@@ -378,7 +378,7 @@ impl<T> Guard<'_, T> {
     }
 }
 
-impl<T> Deref for Guard<'_, T> {
+impl<T> Deref for ReadGuard<'_, T> {
     type Target = T;
 
     fn deref(&self) -> &T {
@@ -386,7 +386,7 @@ impl<T> Deref for Guard<'_, T> {
     }
 }
 
-impl<T> Drop for Guard<'_, T> {
+impl<T> Drop for ReadGuard<'_, T> {
     #[inline]
     fn drop(&mut self) {
         let left = self.slot.guards.get() - 1;
@@ -471,7 +471,7 @@ mod model {
     }
 
     #[track_caller]
-    fn check_alive(guard: &Guard<'_, Payload>) {
+    fn check_alive(guard: &ReadGuard<'_, Payload>) {
         assert!(!guard.0.load(Ordering::Relaxed), "looked at a freed value");
     }
 

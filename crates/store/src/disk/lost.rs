@@ -8,7 +8,7 @@
 //!
 //! 1. The page is recorded before the zeros are mapped. So a thread that has read a zero from it finds the count of lost pages increased.
 //! 2. Every reader of the map compares the count after reading with the one before, and only then uses the result.
-//!    `Snapshot`, the preparation of transactions, and the end of a checkpoint do this.
+//!    `StoreSnapshot`, the preparation of transactions, and the end of a checkpoint do this.
 //! 3. A recorded page is not handed out again ([`Watched::holds_lost`]) until the file is reopened: its memory stays zero.
 //!
 //! A fault outside of the watched maps is passed to the previous handler of the signal, or ends the process.

@@ -40,15 +40,15 @@ use std::time::{Duration, Instant};
 
 use crossbeam_utils::CachePadded;
 
-use crate::base::error::Error;
+use crate::base::error::StoreError;
 use crate::base::fail_stop::{FailStop, lock};
 use crate::base::limits::LOOK_FOR_READERS_EVERY;
-use crate::base::readers::{Guard, Place, Published, RETIRED_MAX, ReaderSlot};
+use crate::base::readers::{Published, RETIRED_MAX, ReadGuard, ReaderSlot, Reservation};
 use crate::disk::{Disk, ReadQueue};
 use crate::log::Log;
 use crate::memtable::Memtable;
 use crate::sort::{SortedRunWriter, Sorter};
-use crate::tree::{BulkBuilder, Report, SpaceStat, TreeFile};
+use crate::tree::{BulkBuilder, SpaceStat, TreeFile, TreeReport};
 use checkpoint::checkpointer::Checkpoints;
 use checkpoint::pace;
 use checkpoint::room::Room;
@@ -56,7 +56,7 @@ use checkpoint::throttle::Throttle;
 use feed::alarm::Alarm;
 use lifecycle::folder::FolderLock;
 use load::watching::Watching;
-use options::Options;
+use options::StoreOptions;
 use read::pin;
 use read::view::{Generation, View};
 use stats::{Counters, Stats};
@@ -69,7 +69,7 @@ use write::writer::Writer;
 
 /// See the module's text.
 pub(crate) struct Engine {
-    pub(crate) options: Options,
+    pub(crate) options: StoreOptions,
     pub(crate) disk: Arc<dyn Disk>,
     pub(crate) log: Log,
     pub(crate) tree: TreeFile,
@@ -128,13 +128,13 @@ impl Engine {
         self.tree.read_queue(places, place_bytes)
     }
 
-    pub(crate) fn register(&self) -> Result<ReaderSlot<Generation>, Error> {
-        self.published.register().ok_or(Error::Busy)
+    pub(crate) fn register(&self) -> Result<ReaderSlot<Generation>, StoreError> {
+        self.published.register().ok_or(StoreError::Busy)
     }
 
     /// Pins the newest state: a generation, and the version to read in it.
     #[inline]
-    pub(crate) fn pin<'s>(&self, slot: &'s ReaderSlot<Generation>) -> (Guard<'s, Generation>, u64) {
+    pub(crate) fn pin<'s>(&self, slot: &'s ReaderSlot<Generation>) -> (ReadGuard<'s, Generation>, u64) {
         // A loaded tree is published before its version is visible; a reader that gets the tree must see that version.
         pin::pin(&self.published, slot, |generation| self.visible().max(generation.tree.meta().version.0))
     }
@@ -151,7 +151,7 @@ impl Engine {
     }
 
     /// Replaces the published generation, at a place reserved before anything was changed.
-    fn publish(&self, place: Place<'_, Generation>, change: impl FnOnce(&mut Generation)) {
+    fn publish(&self, place: Reservation<'_, Generation>, change: impl FnOnce(&mut Generation)) {
         let mut current = self.fail_stop.lock(&self.current, "a state was published");
         change(&mut current);
         place.replace(current.clone());
@@ -159,7 +159,7 @@ impl Engine {
 
     /// Reserves a place for a state to be published. If readers hold the maximum number of old states, waits for them
     /// at most `wait_max`. The caller has changed nothing yet, and does not hold `current`.
-    fn reserve_state(&self, wait_max: Duration) -> Result<Place<'_, Generation>, Error> {
+    fn reserve_state(&self, wait_max: Duration) -> Result<Reservation<'_, Generation>, StoreError> {
         let began = Instant::now();
         loop {
             if let Some(place) = self.published.reserve() {
@@ -167,7 +167,7 @@ impl Engine {
             }
             self.check_writable()?;
             if began.elapsed() >= wait_max {
-                return Err(Error::Pinned { states: RETIRED_MAX as u64 });
+                return Err(StoreError::Pinned { states: RETIRED_MAX as u64 });
             }
             std::thread::sleep(LOOK_FOR_READERS_EVERY);
         }
@@ -178,7 +178,7 @@ impl Engine {
         &self,
         work: &mut Work,
         prepare: &mut dyn FnMut(&mut Tx<'_>) -> Result<(), Abort>,
-    ) -> Result<(), Error> {
+    ) -> Result<(), StoreError> {
         let lent = self.take_slot();
         let (guard, version) = self.pin(lent.slot());
         work.prepare(View { generation: &guard, version }, prepare)
@@ -205,7 +205,7 @@ impl Engine {
     }
 
     /// The same for entries that are already sorted.
-    pub(crate) fn sorted_run(&self) -> Result<SortedRunWriter, Error> {
+    pub(crate) fn sorted_run(&self) -> Result<SortedRunWriter, StoreError> {
         SortedRunWriter::new(Arc::clone(&self.disk), &self.sorter_name())
     }
 
@@ -214,7 +214,7 @@ impl Engine {
     }
 
     /// Checks every page that the newest tree reaches, and the use of all others.
-    pub(crate) fn verify(&self) -> Report {
+    pub(crate) fn verify(&self) -> TreeReport {
         self.tree.verify()
     }
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::base::clock::Clock;
-use crate::base::error::Error;
+use crate::base::error::StoreError;
 use crate::base::limits::LOG_BYTES_MAX;
 use crate::log::{Kept, SEGMENT_BYTES_MAX, SEGMENT_OVERHEAD_BYTES};
 
@@ -21,7 +21,7 @@ pub enum Durability {
 /// Settings of a store, each with a bound.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
-pub struct Options {
+pub struct StoreOptions {
     /// See [`Durability`].
     pub durability: Durability,
     /// Bytes of one memtable's arena. Normally there are two memtables, active and frozen, and more while readers hold old ones.
@@ -29,9 +29,9 @@ pub struct Options {
     /// each.
     pub memtable_bytes: usize,
     /// Maximum number of memtables: active, frozen, and those that readers of old states hold. At the maximum, writers
-    /// wait for these readers for up to a second and then get [`Error::Busy`]. A thread that writes while it holds a
+    /// wait for these readers for up to a second and then get [`StoreError::Busy`]. A thread that writes while it holds a
     /// snapshot may wait for itself. Default: unlimited; then only the number of states held by readers is bounded
-    /// ([`Error::Pinned`]).
+    /// ([`StoreError::Pinned`]).
     pub memtables_max: usize,
     /// Bytes of one log segment. Default 16 MB.
     pub log_segment_bytes: u64,
@@ -39,10 +39,10 @@ pub struct Options {
     pub checkpoint_interval: Duration,
     /// Readers that may be registered at once. Default 256.
     pub readers_max: usize,
-    /// Maximum number of transactions queued for the writer; further ones are refused with `Error::Busy`. Default 65536.
+    /// Maximum number of transactions queued for the writer; further ones are refused with `StoreError::Busy`. Default 65536.
     pub queue_max: usize,
     /// Maximum bytes of prepared transactions that wait for the writer or the disk; further ones are refused with
-    /// `Error::Busy`. Default 64 MB.
+    /// `StoreError::Busy`. Default 64 MB.
     pub queue_bytes_max: usize,
     /// Maximum log bytes of one transaction. A transaction must also fit into half of a memtable and into a log segment;
     /// by default only that limits it. The largest value, 64 MB, needs `memtable_bytes` of at least 129 MB and
@@ -82,9 +82,9 @@ const MEMTABLE_PARTS_PER_BATCH: usize = 8;
 /// take less than twice the bytes that are counted for them.
 const MEMTABLE_PARTS_PER_TRANSACTION: usize = 2;
 
-impl Default for Options {
-    fn default() -> Options {
-        Options {
+impl Default for StoreOptions {
+    fn default() -> StoreOptions {
+        StoreOptions {
             durability: Durability::Commit,
             memtable_bytes: 96 << 20,
             memtables_max: usize::MAX,
@@ -104,10 +104,10 @@ impl Default for Options {
     }
 }
 
-impl Options {
+impl StoreOptions {
     /// Returns an error that names the first invalid setting and its bound.
-    pub(crate) fn check(&self) -> Result<(), Error> {
-        let limit = |what, limit| Err(Error::Limit { what, limit });
+    pub(crate) fn check(&self) -> Result<(), StoreError> {
+        let limit = |what, limit| Err(StoreError::Limit { what, limit });
         if self.memtable_bytes < MEMTABLE_BYTES_MIN {
             return limit("memtable_bytes (lower bound)", MEMTABLE_BYTES_MIN as u64);
         }
@@ -131,7 +131,7 @@ impl Options {
 
     /// The same options, but with all changes kept. For tools that open the store of a service and must not remove
     /// segments that the service keeps.
-    pub fn keeping_changes(mut self) -> Options {
+    pub fn keeping_changes(mut self) -> StoreOptions {
         self.changes_kept_bytes = u64::MAX;
         self.changes_kept_for = Duration::MAX;
         self
@@ -186,7 +186,7 @@ mod tests {
 
     #[track_caller]
     fn check(memtable_bytes: usize, live_bytes: u64, expected: usize) {
-        let options = Options { memtable_bytes, ..Options::default() };
+        let options = StoreOptions { memtable_bytes, ..StoreOptions::default() };
         assert_eq!(options.checkpoint_worth_bytes(live_bytes), expected);
     }
 

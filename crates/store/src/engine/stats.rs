@@ -59,13 +59,13 @@ pub struct Stats {
     pub tree_pages: u64,
     /// The last version that the tree contains.
     pub tree_version: u64,
-    /// Replaced states that readers still hold. At 64 no new state is published ([`crate::Error::Pinned`]).
+    /// Replaced states that readers still hold. At 64 no new state is published ([`crate::StoreError::Pinned`]).
     pub retired_generations: u64,
     /// States of the tree file since the oldest one that a reader holds. A checkpoint makes one or more.
     pub pinned_states: u64,
     /// Pages that cannot be reused only because readers hold older states.
     pub pinned_pages: u64,
-    /// Pages of the tree file that the disk failed to read: see `Snapshot::check`.
+    /// Pages of the tree file that the disk failed to read: see `StoreSnapshot::check`.
     pub lost_pages: u64,
     /// Pages of the tree file found damaged when read, counting only those that the newest state reaches.
     pub damaged_pages: u64,

@@ -21,7 +21,7 @@ use super::buffer::AlignedBuffer;
 use super::position::LogPosition;
 use super::retention::{Follow, Mark, Retention};
 use super::segment;
-use crate::base::error::Error;
+use crate::base::error::StoreError;
 use crate::base::key::Version;
 use crate::disk::{DIRECT_ALIGN, Disk, DiskFile};
 
@@ -77,7 +77,7 @@ impl Follower {
     }
 
     /// Reads the next batch. The caller, which has all versions up to `version`, knows that there is one.
-    pub(crate) fn advance(&mut self, version: u64, end: WrittenEnd) -> Result<(), Error> {
+    pub(crate) fn advance(&mut self, version: u64, end: WrittenEnd) -> Result<(), StoreError> {
         self.batch = 0..0;
         loop {
             if self.read(end)? {
@@ -86,17 +86,21 @@ impl Follower {
             match self.retention.follow(&self.at, version) {
                 Follow::Next(at) => self.at = at,
                 Follow::Later(mark) => self.at = mark.at,
-                Follow::Gone(oldest) => return Err(Error::Gone { oldest: Version(oldest) }),
+                Follow::Gone(oldest) => return Err(StoreError::Gone { oldest: Version(oldest) }),
                 Follow::Damaged => {
                     let file = segment::live_name(self.at.segment);
-                    return Err(Error::corrupt(&file, u64::from(self.at.offset), "a batch that was durable is lost"));
+                    return Err(StoreError::corrupt(
+                        &file,
+                        u64::from(self.at.offset),
+                        "a batch that was durable is lost",
+                    ));
                 }
             }
         }
     }
 
     /// Reads the batch at `at`, if it exists.
-    fn read(&mut self, end: WrittenEnd) -> Result<bool, Error> {
+    fn read(&mut self, end: WrittenEnd) -> Result<bool, StoreError> {
         let written = if end.segment == self.at.segment { end.offset } else { u32::MAX };
         if self.take(written)? {
             return Ok(true);
@@ -106,7 +110,7 @@ impl Follower {
         self.take(written)
     }
 
-    fn take(&mut self, written: u32) -> Result<bool, Error> {
+    fn take(&mut self, written: u32) -> Result<bool, StoreError> {
         let at = self.at;
         let Some(header) = self.bytes(HEADER_BYTES, written)? else { return Ok(false) };
         let Some(len) = Batch::claimed_bytes_at(header, &at) else { return Ok(false) };
@@ -119,7 +123,7 @@ impl Follower {
     }
 
     /// At least `len` bytes from `at` on, more if the window has them; `None` if the segment ends before, or does not exist.
-    fn bytes(&mut self, len: usize, written: u32) -> Result<Option<&[u8]>, Error> {
+    fn bytes(&mut self, len: usize, written: u32) -> Result<Option<&[u8]>, StoreError> {
         if !self.open()? {
             return Ok(None);
         }
@@ -146,7 +150,7 @@ impl Follower {
     }
 
     /// Opens the segment's file; false if it does not exist.
-    fn open(&mut self) -> Result<bool, Error> {
+    fn open(&mut self) -> Result<bool, StoreError> {
         let number = self.at.segment;
         if self.file.as_ref().is_some_and(|open| open.number == number) {
             return Ok(true);
@@ -162,7 +166,7 @@ impl Follower {
         Ok(true)
     }
 
-    fn failure(&self, what: &str, error: io::Error) -> Error {
-        Error::Io { context: format!("{what} {}", segment::live_name(self.at.segment)), source: error }
+    fn failure(&self, what: &str, error: io::Error) -> StoreError {
+        StoreError::Io { context: format!("{what} {}", segment::live_name(self.at.segment)), source: error }
     }
 }

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use super::retention::Retention;
 use super::segment::{self, Segment};
-use crate::base::error::Error;
+use crate::base::error::StoreError;
 use crate::base::fail_stop::FailStop;
 use crate::disk::{Access, DIRECT_ALIGN, Disk};
 
@@ -54,7 +54,7 @@ struct State {
     /// Numbers in the names of the recycled files.
     spares: Vec<u64>,
     next_number: u64,
-    failure: Option<Error>,
+    failure: Option<StoreError>,
     closing: bool,
     /// The thread has ended by a panic and prepares nothing more.
     has_panicked: bool,
@@ -86,7 +86,7 @@ impl Keeper {
         segment_bytes: u64,
         next_number: u64,
         spares: Vec<u64>,
-    ) -> Result<Keeper, Error> {
+    ) -> Result<Keeper, StoreError> {
         let ready = VecDeque::new();
         let state = State { ready, spares, next_number, failure: None, closing: false, has_panicked: false };
         let (state, changed) = (Mutex::new(state), Condvar::new());
@@ -98,12 +98,12 @@ impl Keeper {
                 let _life = Life(&for_thread);
                 keep(&for_thread);
             })
-            .map_err(|error| Error::io("start the log's thread", error))?;
+            .map_err(|error| StoreError::io("start the log's thread", error))?;
         Ok(Keeper { shared, thread: Some(thread) })
     }
 
     /// The next segment; waits for it if no more than `kept` are ready.
-    pub(crate) fn take(&self, kept: usize) -> Result<Arc<Segment>, Error> {
+    pub(crate) fn take(&self, kept: usize) -> Result<Arc<Segment>, StoreError> {
         let mut state = self.shared.state();
         loop {
             if state.ready.len() > kept
@@ -113,7 +113,7 @@ impl Keeper {
                 return Ok(segment);
             }
             if state.has_panicked {
-                return Err(Error::Poisoned);
+                return Err(StoreError::Poisoned);
             }
             if let Some(error) = &state.failure {
                 return Err(error.copy());
@@ -209,7 +209,7 @@ fn keep(shared: &Shared) {
                 }
                 Err(error) => {
                     state.spares.extend(spare);
-                    let kept = if matches!(error, Error::Full) { shared.retention.give_back() } else { None };
+                    let kept = if matches!(error, StoreError::Full) { shared.retention.give_back() } else { None };
                     match kept {
                         // Retried with the recycled file before the failure is reported.
                         Some(kept) => state.spares.push(kept),
@@ -271,19 +271,19 @@ pub(super) fn remove_kept(disk: &dyn Disk, number: u64) -> bool {
 }
 
 /// Turns a spare or a new file into segment `number`; durable with header and name on return.
-fn prepare(shared: &Shared, number: u64, spare: Option<u64>) -> Result<Segment, Error> {
+fn prepare(shared: &Shared, number: u64, spare: Option<u64>) -> Result<Segment, StoreError> {
     let live = segment::live_name(number);
     let source = match spare {
         Some(old) => segment::live_name(old),
         None => segment::new_name(number),
     };
-    let context = |error| Error::io(format!("prepare log segment {live}"), error);
+    let context = |error| StoreError::io(format!("prepare log segment {live}"), error);
     if spare.is_none()
         && let Ok(Some(free_bytes)) = shared.disk.free_bytes()
         && free_bytes < shared.segment_bytes
     {
         // Not begun, because its blocks would be taken from other writes.
-        return Err(Error::Full);
+        return Err(StoreError::Full);
     }
     let written = write_segment(shared, &source, number, spare.is_none());
     written.inspect_err(|_| give_up(shared, &source, spare)).map_err(context)?;

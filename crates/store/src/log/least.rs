@@ -2,7 +2,7 @@
 
 use super::position::LogPosition;
 use super::segment::{self, DATA_AT};
-use crate::base::error::Error;
+use crate::base::error::StoreError;
 use crate::disk::{Access, Disk};
 
 /// Room for the empty batch of the first start, and some more. Shorter than any setting allows, so that it is
@@ -14,7 +14,7 @@ pub(crate) const BEGINNING: LogPosition =
     LogPosition { segment: 1, offset: DATA_AT, previous: 0, sequence: 1, epoch: 1 };
 
 /// Writes it; durable with its name after the directory's next sync.
-pub(crate) fn create(disk: &dyn Disk) -> Result<(), Error> {
+pub(crate) fn create(disk: &dyn Disk) -> Result<(), StoreError> {
     let name = segment::live_name(BEGINNING.segment);
     let write = || -> std::io::Result<()> {
         let file = disk.open(&name, true, Access::Buffered)?;
@@ -23,12 +23,12 @@ pub(crate) fn create(disk: &dyn Disk) -> Result<(), Error> {
         file.write_all_at(&segment::encode_header(BEGINNING.segment, BYTES), 0)?;
         file.sync_data()
     };
-    write().map_err(|error| Error::io(format!("create {name}"), error))
+    write().map_err(|error| StoreError::io(format!("create {name}"), error))
 }
 
 /// Whether the log's first segment is a minimal one, or a truncated one of another store.
-pub(crate) fn is_there(disk: &dyn Disk) -> Result<bool, Error> {
+pub(crate) fn is_there(disk: &dyn Disk) -> Result<bool, StoreError> {
     let name = segment::live_name(BEGINNING.segment);
     let len = disk.open(&name, false, Access::Buffered).and_then(|file| file.len());
-    Ok(len.map_err(|error| Error::io(format!("length of {name}"), error))? <= BYTES)
+    Ok(len.map_err(|error| StoreError::io(format!("length of {name}"), error))? <= BYTES)
 }

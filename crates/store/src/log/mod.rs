@@ -39,7 +39,7 @@ pub(crate) use replay::{Replayed, SEGMENT_BYTES_MAX, look_through, replay, start
 pub(crate) use retention::{Kept, Retention};
 pub(crate) use segment::live_name as segment_name;
 
-use crate::base::error::Error;
+use crate::base::error::StoreError;
 use crate::base::fail_stop::FailStop;
 use crate::disk::{DIRECT_ALIGN, Disk};
 use keeper::Keeper;
@@ -131,10 +131,10 @@ pub(crate) struct InTree {
 
 /// The error for a log that ends at this position, before a version of which the tree file has a part: a durable batch
 /// is missing.
-pub(crate) fn ends_early(end: &LogPosition) -> Error {
+pub(crate) fn ends_early(end: &LogPosition) -> StoreError {
     let what =
         "the log ends before changes of which the tree file has a part: a batch that was durable is unreadable or gone";
-    Error::corrupt(&segment_name(end.segment), u64::from(end.offset), what)
+    StoreError::corrupt(&segment_name(end.segment), u64::from(end.offset), what)
 }
 
 /// A batch with its position, ready to be written.
@@ -147,7 +147,7 @@ pub(crate) struct Sealed<'b> {
 
 impl Log {
     /// Starts the log of a new store; removes the remains of an unfinished creation.
-    pub(crate) fn create(disk: Arc<dyn Disk>, settings: LogSettings) -> Result<(Log, Tail), Error> {
+    pub(crate) fn create(disk: Arc<dyn Disk>, settings: LogSettings) -> Result<(Log, Tail), StoreError> {
         remove_files(&*disk, |_| true)?;
         let log = Log::start(disk, settings, (Arc::new(Retention::none()), Arc::default()), 1, Vec::new())?;
         let segment = log.keeper.take(0)?;
@@ -165,8 +165,8 @@ impl Log {
         settings: LogSettings,
         (retention, fail_stop): (Arc<Retention>, Arc<FailStop>),
         tree: &InTree,
-        visit: &mut dyn FnMut(&LogPosition, &Batch<'_>) -> Result<(), Error>,
-    ) -> Result<(Log, Tail, Replayed), Error> {
+        visit: &mut dyn FnMut(&LogPosition, &Batch<'_>) -> Result<(), StoreError>,
+    ) -> Result<(Log, Tail, Replayed), StoreError> {
         let InTree { start, version, reaches } = tree;
         let mut found = kept::Found::before(&*disk, start, *version, retention.keeps());
         let replayed = replay::replay(&*disk, start, &mut |at, batch| {
@@ -177,13 +177,14 @@ impl Log {
             return Err(ends_early(&replayed.tail));
         }
         let epoch = replayed.tail.epoch.checked_add(1);
-        let epoch = epoch.ok_or_else(|| Error::corrupt("log", 0, "epoch beyond its maximum"))?;
+        let epoch = epoch.ok_or_else(|| StoreError::corrupt("log", 0, "epoch beyond its maximum"))?;
         let at = LogPosition { epoch, ..replayed.tail };
         let mut live = BTreeMap::new();
         for number in start.segment..=at.segment {
             live.insert(number, Arc::new(open_segment(&*disk, number, settings.sync_each)?));
         }
-        let tail_segment = live.get(&at.segment).cloned().ok_or_else(|| Error::corrupt("log", 0, "no tail segment"))?;
+        let tail_segment =
+            live.get(&at.segment).cloned().ok_or_else(|| StoreError::corrupt("log", 0, "no tail segment"))?;
         remove_files(&*disk, |_| false)?;
         // Includes the segments after the tail (prepared, or written and lost), so that their space stays reserved on a
         // full disk.
@@ -215,7 +216,7 @@ impl Log {
         (retention, fail_stop): (Arc<Retention>, Arc<FailStop>),
         next: u64,
         spares: Vec<u64>,
-    ) -> Result<Log, Error> {
+    ) -> Result<Log, StoreError> {
         let shared = (Arc::clone(&disk), Arc::clone(&retention), Arc::clone(&fail_stop));
         let keeper = Keeper::start(shared, settings.sync_each, settings.segment_bytes, next, spares)?;
         Ok(Log {
@@ -240,11 +241,11 @@ impl Log {
     }
 
     /// Continues in the next segment. Returns `Full` if the disk has no room for one; then nothing has changed.
-    pub(crate) fn roll(&self, tail: &mut Tail) -> Result<(), Error> {
+    pub(crate) fn roll(&self, tail: &mut Tail) -> Result<(), StoreError> {
         self.roll_leaving(tail, SEGMENTS_KEPT)
     }
 
-    fn roll_leaving(&self, tail: &mut Tail, kept: usize) -> Result<(), Error> {
+    fn roll_leaving(&self, tail: &mut Tail, kept: usize) -> Result<(), StoreError> {
         let segment = self.keeper.take(kept)?;
         self.segments().live.insert(segment.number, Arc::clone(&segment));
         tail.at = LogPosition { segment: segment.number, offset: DATA_AT, ..tail.at };
@@ -327,8 +328,8 @@ impl Log {
     }
 
     /// Writes and syncs a batch without transactions, which proves that all earlier ones were durable.
-    pub(crate) fn write_empty_batch(&self, tail: &mut Tail) -> Result<(), Error> {
-        self.sync().map_err(|error| Error::io("sync the log", error))?;
+    pub(crate) fn write_empty_batch(&self, tail: &mut Tail) -> Result<(), StoreError> {
+        self.sync().map_err(|error| StoreError::io("sync the log", error))?;
         if tail.rest() < CLOSING_BYTES {
             self.roll_leaving(tail, 0)?;
         }
@@ -336,7 +337,7 @@ impl Log {
         // An empty batch too has a first version, from which readers learn the newest version.
         builder.restart(tail.version + 1);
         let sealed = self.seal(tail, &mut builder);
-        self.write(&sealed).and_then(|()| self.sync()).map_err(|error| Error::io("write to the log", error))
+        self.write(&sealed).and_then(|()| self.sync()).map_err(|error| StoreError::io("write to the log", error))
     }
 
     /// Releases the segments before this one: recovery does not need them. They may be kept for readers of changes.
@@ -405,13 +406,13 @@ impl Log {
     }
 }
 
-fn open_segment(disk: &dyn Disk, number: u64, sync_each: bool) -> Result<Segment, Error> {
+fn open_segment(disk: &dyn Disk, number: u64, sync_each: bool) -> Result<Segment, StoreError> {
     let name = segment::live_name(number);
     let open = || -> std::io::Result<Segment> {
         let (file, is_direct) = segment::open_for_writing(disk, &name, sync_each)?;
         Ok(Segment { number, bytes: file.len()?, file, is_direct })
     };
-    open().map_err(|error| Error::io(format!("open {name}"), error))
+    open().map_err(|error| StoreError::io(format!("open {name}"), error))
 }
 
 /// Whether this is the name of a segment.
@@ -420,8 +421,8 @@ pub(crate) fn is_segment(name: &str) -> bool {
 }
 
 /// Removes the segments for which `remove` is true, and all unfinished ones.
-fn remove_files(disk: &dyn Disk, remove: impl Fn(u64) -> bool) -> Result<(), Error> {
-    let context = |error| Error::io("remove unused log segments", error);
+fn remove_files(disk: &dyn Disk, remove: impl Fn(u64) -> bool) -> Result<(), StoreError> {
+    let context = |error| StoreError::io("remove unused log segments", error);
     for name in disk.list().map_err(context)? {
         let unused = segment::number_of(&name, ".log").is_some_and(&remove);
         if unused || segment::number_of(&name, ".new").is_some() {
@@ -432,7 +433,7 @@ fn remove_files(disk: &dyn Disk, remove: impl Fn(u64) -> bool) -> Result<(), Err
 }
 
 /// Whether the directory holds a log with transactions, or a log that cannot belong to a new store.
-pub(crate) fn holds_data(disk: &dyn Disk) -> Result<bool, Error> {
+pub(crate) fn holds_data(disk: &dyn Disk) -> Result<bool, StoreError> {
     let numbers = segment::numbers(disk)?;
     if numbers.is_empty() {
         return Ok(false);

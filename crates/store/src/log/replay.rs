@@ -17,7 +17,7 @@ use std::sync::Arc;
 use super::batch::{Batch, HEADER_BYTES, torn_bytes};
 use super::position::LogPosition;
 use super::segment::{self, DATA_AT};
-use crate::base::error::Error;
+use crate::base::error::StoreError;
 use crate::disk::{Access, DIRECT_ALIGN, Disk, DiskFile};
 
 /// Maximum size of a segment: an offset in it has 32 bits.
@@ -49,16 +49,16 @@ struct Image {
 }
 
 impl Image {
-    fn load(disk: &dyn Disk, number: u64, access: Access) -> Result<Option<Image>, Error> {
+    fn load(disk: &dyn Disk, number: u64, access: Access) -> Result<Option<Image>, StoreError> {
         let name = segment::live_name(number);
         let file = match disk.open(&name, false, access) {
             Ok(file) => file,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            Err(error) => return Err(Error::io(format!("open {name}"), error)),
+            Err(error) => return Err(StoreError::io(format!("open {name}"), error)),
         };
-        let len = file.len().map_err(|error| Error::io(format!("length of {name}"), error))?;
+        let len = file.len().map_err(|error| StoreError::io(format!("length of {name}"), error))?;
         if len > SEGMENT_BYTES_MAX {
-            return Err(Error::corrupt(&name, 0, "length of a log segment"));
+            return Err(StoreError::corrupt(&name, 0, "length of a log segment"));
         }
         let image = Image { name, number, file, len: len as usize, window: Vec::new(), start: 0 };
         if access != Access::ReadOnly {
@@ -69,21 +69,21 @@ impl Image {
         Ok(Some(image))
     }
 
-    fn sync(&self) -> Result<(), Error> {
-        self.file.sync_data().map_err(|error| Error::io(format!("sync {}", self.name), error))
+    fn sync(&self) -> Result<(), StoreError> {
+        self.file.sync_data().map_err(|error| StoreError::io(format!("sync {}", self.name), error))
     }
 
     /// Rewrites the batch at this offset as it was read.
-    fn write_again(&mut self, offset: u32) -> Result<(), Error> {
+    fn write_again(&mut self, offset: u32) -> Result<(), StoreError> {
         let bytes = self.at(offset)?;
         let len = Batch::claimed_bytes(bytes).unwrap_or(0).min(bytes.len());
         let batch = bytes[..len].to_vec();
         let written = self.file.write_all_at(&batch, offset.into());
-        written.map_err(|error| Error::io(format!("write {}", self.name), error))
+        written.map_err(|error| StoreError::io(format!("write {}", self.name), error))
     }
 
     /// The bytes from this offset on: the whole batch there, if any; empty after the segment's end.
-    fn at(&mut self, offset: u32) -> Result<&[u8], Error> {
+    fn at(&mut self, offset: u32) -> Result<&[u8], StoreError> {
         let offset = offset as usize;
         let header = self.bytes(offset, HEADER_BYTES)?;
         let batch = Batch::claimed_bytes(header).unwrap_or(HEADER_BYTES);
@@ -91,24 +91,24 @@ impl Image {
     }
 
     /// The header block.
-    fn header(&mut self) -> Result<&[u8], Error> {
+    fn header(&mut self) -> Result<&[u8], StoreError> {
         self.bytes(0, DIRECT_ALIGN)
     }
 
-    fn check_length(&mut self) -> Result<(), Error> {
+    fn check_length(&mut self) -> Result<(), StoreError> {
         let (name, len) = (self.name.clone(), self.len as u64);
         segment::check_length(self.header()?, len, &name)
     }
 
     /// At least this many bytes from here on, fewer only at the segment's end.
-    fn bytes(&mut self, offset: usize, bytes: usize) -> Result<&[u8], Error> {
+    fn bytes(&mut self, offset: usize, bytes: usize) -> Result<&[u8], StoreError> {
         let offset = offset.min(self.len);
         let end = self.len.min(offset.saturating_add(bytes));
         if offset < self.start || end > self.start + self.window.len() {
             self.window.resize(WINDOW_BYTES.max(end - offset).min(self.len - offset), 0);
             self.start = offset;
             let read = self.file.read_exact_at(&mut self.window, offset as u64);
-            read.map_err(|error| Error::io(format!("read {}", self.name), error))?;
+            read.map_err(|error| StoreError::io(format!("read {}", self.name), error))?;
         }
         Ok(&self.window[offset - self.start..])
     }
@@ -116,9 +116,9 @@ impl Image {
 
 /// Whether the log can be replayed from here: the segment exists with its number. A disk error is returned: if it
 /// counted as a missing log, recovery would use an older state.
-pub(crate) fn start_exists(disk: &dyn Disk, start: &LogPosition) -> Result<bool, Error> {
+pub(crate) fn start_exists(disk: &dyn Disk, start: &LogPosition) -> Result<bool, StoreError> {
     let name = segment::live_name(start.segment);
-    let context = |error| Error::io(format!("open {name}"), error);
+    let context = |error| StoreError::io(format!("open {name}"), error);
     let file = match disk.open(&name, false, Access::ReadOnly) {
         Ok(file) => file,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
@@ -132,19 +132,19 @@ pub(crate) fn start_exists(disk: &dyn Disk, start: &LogPosition) -> Result<bool,
     }
     // A segment of another format exists; replay will refuse it with that reason.
     let checked = segment::check_header(&header, start.segment, &name);
-    Ok(matches!(checked, Ok(()) | Err(Error::Format { .. })))
+    Ok(matches!(checked, Ok(()) | Err(StoreError::Format { .. })))
 }
 
-pub(crate) fn start_is_gone(start: &LogPosition) -> Error {
-    Error::corrupt(&segment::live_name(start.segment), 0, "the segment where the log starts is gone")
+pub(crate) fn start_is_gone(start: &LogPosition) -> StoreError {
+    StoreError::corrupt(&segment::live_name(start.segment), 0, "the segment where the log starts is gone")
 }
 
 /// Passes every batch from `start` on to `visit`. On return all of them are durable.
 pub(crate) fn replay(
     disk: &dyn Disk,
     start: &LogPosition,
-    visit: &mut dyn FnMut(&LogPosition, &Batch<'_>) -> Result<(), Error>,
-) -> Result<Replayed, Error> {
+    visit: &mut dyn FnMut(&LogPosition, &Batch<'_>) -> Result<(), StoreError>,
+) -> Result<Replayed, StoreError> {
     let (replayed, doubtful) = walk(disk, start, Access::Buffered, visit)?;
     write_again(disk, &doubtful)?;
     Ok(replayed)
@@ -154,8 +154,8 @@ pub(crate) fn replay(
 pub(crate) fn look_through(
     disk: &dyn Disk,
     start: &LogPosition,
-    visit: &mut dyn FnMut(&LogPosition, &Batch<'_>) -> Result<(), Error>,
-) -> Result<Replayed, Error> {
+    visit: &mut dyn FnMut(&LogPosition, &Batch<'_>) -> Result<(), StoreError>,
+) -> Result<Replayed, StoreError> {
     walk(disk, start, Access::ReadOnly, visit).map(|(replayed, _)| replayed)
 }
 
@@ -164,8 +164,8 @@ fn walk(
     disk: &dyn Disk,
     start: &LogPosition,
     access: Access,
-    visit: &mut dyn FnMut(&LogPosition, &Batch<'_>) -> Result<(), Error>,
-) -> Result<(Replayed, VecDeque<LogPosition>), Error> {
+    visit: &mut dyn FnMut(&LogPosition, &Batch<'_>) -> Result<(), StoreError>,
+) -> Result<(Replayed, VecDeque<LogPosition>), StoreError> {
     let mut image = Image::load(disk, start.segment, access)?.ok_or_else(|| start_is_gone(start))?;
     let name = image.name.clone();
     segment::check_header(image.header()?, start.segment, &name)?;
@@ -200,7 +200,7 @@ fn walk(
 /// Rewrites and syncs the batches that no later batch proves durable: few of them, or all since the last sync if
 /// batches are not synced one by one. A process whose sync failed has left them in the page cache, marked clean: they
 /// can be read, but may be lost in the next power failure, and no sync would write them.
-fn write_again(disk: &dyn Disk, doubtful: &VecDeque<LogPosition>) -> Result<(), Error> {
+fn write_again(disk: &dyn Disk, doubtful: &VecDeque<LogPosition>) -> Result<(), StoreError> {
     let mut places = doubtful.iter().peekable();
     let mut image: Option<Image> = None;
     while let Some(at) = places.next() {
@@ -208,7 +208,7 @@ fn write_again(disk: &dyn Disk, doubtful: &VecDeque<LogPosition>) -> Result<(), 
             Some(open) if open.number == at.segment => image.insert(open),
             _ => match Image::load(disk, at.segment, Access::Buffered)? {
                 Some(opened) => image.insert(opened),
-                None => return Err(Error::corrupt(&segment::live_name(at.segment), 0, "the segment is gone")),
+                None => return Err(StoreError::corrupt(&segment::live_name(at.segment), 0, "the segment is gone")),
             },
         };
         image.write_again(at.offset)?;
@@ -220,7 +220,7 @@ fn write_again(disk: &dyn Disk, doubtful: &VecDeque<LogPosition>) -> Result<(), 
 }
 
 /// The next segment, if its first batch continues the chain.
-fn next_segment(disk: &dyn Disk, at: &LogPosition, access: Access) -> Result<Option<Image>, Error> {
+fn next_segment(disk: &dyn Disk, at: &LogPosition, access: Access) -> Result<Option<Image>, StoreError> {
     let Some(mut next) = Image::load(disk, at.segment, access)? else { return Ok(None) };
     let name = next.name.clone();
     let header_ok = segment::check_header(next.header()?, at.segment, &name).is_ok();
@@ -231,16 +231,16 @@ fn next_segment(disk: &dyn Disk, at: &LogPosition, access: Access) -> Result<Opt
     match (header_ok, follows) {
         (true, true) => Ok(Some(next)),
         // The batch proves that the header was once valid.
-        (false, true) => Err(Error::corrupt(&next.name, 0, "header of a log segment")),
+        (false, true) => Err(StoreError::corrupt(&next.name, 0, "header of a log segment")),
         (_, false) => Ok(None),
     }
 }
 
 /// Case 3 of the module's text: looks for a later batch that proves durability.
-fn refuse_if_damaged(disk: &dyn Disk, image: &mut Image, end: &LogPosition, access: Access) -> Result<(), Error> {
+fn refuse_if_damaged(disk: &dyn Disk, image: &mut Image, end: &LogPosition, access: Access) -> Result<(), StoreError> {
     let what = Batch::read(image.at(end.offset)?).err().unwrap_or("batch out of sequence");
     let name = image.name.clone();
-    let damage = || Err(Error::corrupt(&name, u64::from(end.offset), format!("{what}, below a durable batch")));
+    let damage = || Err(StoreError::corrupt(&name, u64::from(end.offset), format!("{what}, below a durable batch")));
     if has_witness(image, end.offset, end.segment, end)? {
         return damage();
     }
@@ -254,7 +254,7 @@ fn refuse_if_damaged(disk: &dyn Disk, image: &mut Image, end: &LogPosition, acce
     Ok(())
 }
 
-fn has_witness(image: &mut Image, from: u32, number: u64, end: &LogPosition) -> Result<bool, Error> {
+fn has_witness(image: &mut Image, from: u32, number: u64, end: &LogPosition) -> Result<bool, StoreError> {
     let mut offset = from;
     while (offset as usize) < image.len {
         if let Ok(batch) = Batch::read(image.at(offset)?)

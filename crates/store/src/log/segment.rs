@@ -17,7 +17,7 @@
 use std::sync::Arc;
 
 use super::position::{u32_at, u64_at};
-use crate::base::error::Error;
+use crate::base::error::StoreError;
 use crate::disk::{Access, DIRECT_ALIGN, Disk, DiskFile};
 
 const MAGIC: u64 = u64::from_le_bytes(*b"SapsnLog");
@@ -73,28 +73,28 @@ pub(crate) fn format_of(header: &[u8]) -> u32 {
 }
 
 /// Checks a segment's header.
-pub(crate) fn check_header(header: &[u8], number: u64, name: &str) -> Result<(), Error> {
+pub(crate) fn check_header(header: &[u8], number: u64, name: &str) -> Result<(), StoreError> {
     if header.len() < HEADER_FIELDS_BYTES || u64_at(header, 0) != MAGIC {
-        return Err(Error::corrupt(name, 0, "magic number of a log segment"));
+        return Err(StoreError::corrupt(name, 0, "magic number of a log segment"));
     }
     if crc32c::crc32c(&header[..32]) != u32_at(header, 32) {
-        return Err(Error::corrupt(name, 0, "checksum of a log segment's header"));
+        return Err(StoreError::corrupt(name, 0, "checksum of a log segment's header"));
     }
     let found = format_of(header);
     if !(FORMAT_VERSION_OLDEST..=FORMAT_VERSION).contains(&found) {
-        return Err(Error::Format { found, supported: FORMAT_VERSION });
+        return Err(StoreError::Format { found, supported: FORMAT_VERSION });
     }
     if u64_at(header, 16) != number {
-        return Err(Error::corrupt(name, 16, "number of a log segment"));
+        return Err(StoreError::corrupt(name, 16, "number of a log segment"));
     }
     Ok(())
 }
 
 /// Returns an error for a truncated segment. A segment gets its name only at its full length, and the missing part may
 /// have held the only proof of where the log ended.
-pub(crate) fn check_length(header: &[u8], len: u64, name: &str) -> Result<(), Error> {
+pub(crate) fn check_length(header: &[u8], len: u64, name: &str) -> Result<(), StoreError> {
     if header.len() < HEADER_FIELDS_BYTES || u64_at(header, 24) > len {
-        return Err(Error::corrupt(name, len, "a log segment that ends before its length"));
+        return Err(StoreError::corrupt(name, len, "a log segment that ends before its length"));
     }
     Ok(())
 }
@@ -116,8 +116,8 @@ pub(crate) fn open_for_writing(
 }
 
 /// The numbers of all segments, in no order.
-pub(super) fn numbers(disk: &dyn Disk) -> Result<Vec<u64>, Error> {
-    let names = disk.list().map_err(|error| Error::io("list the store's directory", error))?;
+pub(super) fn numbers(disk: &dyn Disk) -> Result<Vec<u64>, StoreError> {
+    let names = disk.list().map_err(|error| StoreError::io("list the store's directory", error))?;
     Ok(names.iter().filter_map(|name| number_of(name, ".log")).collect())
 }
 
@@ -147,7 +147,7 @@ mod tests {
             header[32..36].copy_from_slice(&crc.to_le_bytes());
             match check_header(&header, 5, "x") {
                 Ok(()) => assert!(is_known, "{format}"),
-                Err(Error::Format { found, supported: 2 }) => assert!(found == format && !is_known),
+                Err(StoreError::Format { found, supported: 2 }) => assert!(found == format && !is_known),
                 Err(error) => panic!("{error}"),
             }
         }

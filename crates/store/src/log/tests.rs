@@ -27,7 +27,7 @@ impl Bench {
         (log, tail, start)
     }
 
-    fn try_open(&self, start: &LogPosition) -> Result<(Log, Tail, Replayed, Content), Error> {
+    fn try_open(&self, start: &LogPosition) -> Result<(Log, Tail, Replayed, Content), StoreError> {
         let mut content = Vec::new();
         let retention = Arc::new(Retention::none());
         let (log, tail, replayed) = Log::open(
@@ -135,7 +135,7 @@ fn every_byte_of_an_acknowledged_batch_is_watched_once_a_later_one_is_there() {
         let place = u64::from(at.offset) + byte as u64;
         bench.overwrite(1, place, &[good[place as usize] ^ 0x10]);
         match bench.try_open(&start).err() {
-            Some(Error::Corrupt { file, offset, .. }) => {
+            Some(StoreError::Corrupt { file, offset, .. }) => {
                 assert_eq!((file.as_str(), offset), ("0000000001.log", u64::from(at.offset)));
             }
             other => panic!("byte {byte}: {other:?}"),
@@ -157,7 +157,7 @@ fn damage_at_the_end_of_a_segment_is_noticed_by_the_next_segment() {
     let last_of_first = places.iter().rfind(|place| place.segment == 1).unwrap();
     bench.overwrite(1, u64::from(last_of_first.offset) + 500, b"damage");
     assert!(
-        matches!(bench.try_open(&start).err(), Some(Error::Corrupt { offset, .. }) if offset == u64::from(last_of_first.offset))
+        matches!(bench.try_open(&start).err(), Some(StoreError::Corrupt { offset, .. }) if offset == u64::from(last_of_first.offset))
     );
 }
 
@@ -221,7 +221,7 @@ fn a_missing_start_segment_is_damage() {
     drop(log);
     let gone = LogPosition { segment: 9, ..start };
     assert!(!start_exists(&*bench.disk, &gone).unwrap());
-    assert!(matches!(bench.try_open(&gone).err(), Some(Error::Corrupt { .. })));
+    assert!(matches!(bench.try_open(&gone).err(), Some(StoreError::Corrupt { .. })));
 }
 
 /// Writes the number of transactions, and the checksum of the batch before, into a batch, and makes its checksum right; returns it.

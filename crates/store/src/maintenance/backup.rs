@@ -6,7 +6,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::base::error::Error;
+use crate::base::error::StoreError;
 use crate::disk::Disk;
 use crate::engine::Engine;
 use crate::engine::checkpoint::pace;
@@ -23,19 +23,19 @@ impl Store {
     ///
     /// The folder becomes a store only when this returns, after the copy was read back and verified. A crash before
     /// that leaves no store.
-    pub fn backup(&self, to: &Path, watch: &mut Watch<'_>) -> Result<Copied, Error> {
+    pub fn backup(&self, to: &Path, watch: &mut Watch<'_>) -> Result<Copied, StoreError> {
         self.backup_on(&open_disk(to)?, watch)
     }
 
     /// The same on any disk.
-    pub fn backup_on(&self, to: &dyn Disk, watch: &mut Watch<'_>) -> Result<Copied, Error> {
+    pub fn backup_on(&self, to: &dyn Disk, watch: &mut Watch<'_>) -> Result<Copied, StoreError> {
         self.engine().backup(to, watch)
     }
 }
 
 impl Engine {
     /// Copies everything visible at the call into an empty folder, which becomes a store.
-    pub(crate) fn backup(self: &Arc<Engine>, disk: &dyn Disk, watch: &mut Watch<'_>) -> Result<Copied, Error> {
+    pub(crate) fn backup(self: &Arc<Engine>, disk: &dyn Disk, watch: &mut Watch<'_>) -> Result<Copied, StoreError> {
         let unfinished = Unfinished::begin(disk)?;
         self.checkpoint()?;
         let view = {
@@ -56,7 +56,7 @@ impl Engine {
         view: &TreeView,
         log_start: log::LogPosition,
         watch: &mut Watch<'_>,
-    ) -> Result<Copied, Error> {
+    ) -> Result<Copied, StoreError> {
         let pace = || pace::of_bulk_build(Arc::clone(self));
         let map_bytes = self.options.map_bytes;
         copy(view, &Target { disk, name: PART_NAME, log_start, map_bytes, pace: &pace }, watch)

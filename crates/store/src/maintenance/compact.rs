@@ -10,7 +10,7 @@ use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::base::error::Error;
+use crate::base::error::StoreError;
 use crate::base::key::{Direction, KeyRange, Version, Visit};
 use crate::base::limits::{CATALOG, TREE_NAME};
 use crate::disk::{Access, Disk};
@@ -18,7 +18,7 @@ use crate::engine::Engine;
 use crate::engine::checkpoint::pace;
 use crate::engine::lifecycle::at_rest::{open_disk, refuse_unless_store};
 use crate::engine::lifecycle::folder::{PART_NAME, remove_part};
-use crate::engine::options::Options;
+use crate::engine::options::StoreOptions;
 use crate::engine::read::catalog;
 use crate::engine::read::view::View;
 use crate::store::Store;
@@ -42,13 +42,17 @@ impl Store {
     /// Rewrites the tree file of a closed store as compactly as possible and replaces the old file. If the new file
     /// would be no smaller, the old one stays. Needs as much free disk space as the live data takes. A crash at any
     /// moment leaves the old file or the new one.
-    pub fn compact(dir: &Path, options: Options, watch: &mut Watch<'_>) -> Result<Compacted, Error> {
+    pub fn compact(dir: &Path, options: StoreOptions, watch: &mut Watch<'_>) -> Result<Compacted, StoreError> {
         refuse_unless_store(dir)?;
         Store::compact_on(Arc::new(open_disk(dir)?), options, watch)
     }
 
     /// The same on any disk.
-    pub fn compact_on(disk: Arc<dyn Disk>, options: Options, watch: &mut Watch<'_>) -> Result<Compacted, Error> {
+    pub fn compact_on(
+        disk: Arc<dyn Disk>,
+        options: StoreOptions,
+        watch: &mut Watch<'_>,
+    ) -> Result<Compacted, StoreError> {
         let (store, _) = Store::open_on(disk, options)?;
         // The tree file is replaced while the engine has it open, so from here on the engine accepts no writes and
         // writes no checkpoint.
@@ -56,9 +60,9 @@ impl Store {
     }
 
     /// Bytes of the tree file of the store in a folder.
-    pub fn tree_bytes(dir: &Path) -> Result<u64, Error> {
+    pub fn tree_bytes(dir: &Path) -> Result<u64, StoreError> {
         refuse_unless_store(dir)?;
-        let context = |error| Error::io(format!("open {TREE_NAME}"), error);
+        let context = |error| StoreError::io(format!("open {TREE_NAME}"), error);
         let file = open_disk(dir)?.open(TREE_NAME, false, Access::ReadOnly).map_err(context)?;
         file.len().map_err(context)
     }
@@ -67,7 +71,7 @@ impl Store {
 impl Engine {
     /// Rewrites the tree file and replaces the old one if the new one is smaller. Afterwards the store takes no writes
     /// and must be reopened.
-    pub(crate) fn compact(self: &Arc<Engine>, watch: &mut Watch<'_>) -> Result<Compacted, Error> {
+    pub(crate) fn compact(self: &Arc<Engine>, watch: &mut Watch<'_>) -> Result<Compacted, StoreError> {
         let merging = self.hold_merging()?;
         let bytes_before = self.tree_file_bytes(TREE_NAME)?;
         let done = |copied: Copied, is_replaced| {
@@ -81,7 +85,7 @@ impl Engine {
                 self.fail_stop.close();
                 return Ok(done(measured, false));
             }
-            Ok(_) | Err(Error::Full) => {}
+            Ok(_) | Err(StoreError::Full) => {}
             Err(error) => return Err(error),
         }
         drop(merging);
@@ -90,7 +94,7 @@ impl Engine {
         let _merging = self.hold_merging()?;
         let view = self.tree.view();
         let mut copied = self.copy_to(&*self.disk, &view, view.meta().log_start, watch);
-        if matches!(copied, Err(Error::Full)) {
+        if matches!(copied, Err(StoreError::Full)) {
             self.fail_stop.close();
             self.log.give_all_back();
             copied =
@@ -102,7 +106,7 @@ impl Engine {
                 return Ok(done(copied, false));
             }
             self.fail_stop.close();
-            let context = |error| Error::io(format!("rename {PART_NAME}"), error);
+            let context = |error| StoreError::io(format!("rename {PART_NAME}"), error);
             self.disk.sync_dir().map_err(context)?;
             self.disk.rename(PART_NAME, TREE_NAME).map_err(context)?;
             self.disk.sync_dir().map_err(context)?;
@@ -116,13 +120,13 @@ impl Engine {
         result
     }
 
-    fn tree_file_bytes(&self, name: &str) -> Result<u64, Error> {
-        let context = |error| Error::io(format!("open {name}"), error);
+    fn tree_file_bytes(&self, name: &str) -> Result<u64, StoreError> {
+        let context = |error| StoreError::io(format!("open {name}"), error);
         self.disk.open(name, false, Access::ReadOnly).and_then(|file| file.len()).map_err(context)
     }
 
     /// The size of a tree file with all visible data; `None` if the memtables are empty.
-    fn measure(self: &Arc<Engine>, watch: &mut Watch<'_>) -> Result<Option<Copied>, Error> {
+    fn measure(self: &Arc<Engine>, watch: &mut Watch<'_>) -> Result<Option<Copied>, StoreError> {
         let lent = self.take_slot();
         let (guard, version) = self.pin(lent.slot());
         if guard.tables().all(|table| table.is_empty()) {

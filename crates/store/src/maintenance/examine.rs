@@ -12,26 +12,26 @@
 use std::fmt;
 use std::path::Path;
 
-use crate::base::error::Error;
+use crate::base::error::StoreError;
 use crate::base::key::Version;
 use crate::base::limits::TREE_NAME;
 use crate::disk::{Access, Disk};
 use crate::engine::lifecycle::at_rest::{lock_source, open_disk, refuse_unless_store};
-use crate::engine::options::Options;
+use crate::engine::options::StoreOptions;
 use crate::log::{self, Batch, LogPosition};
 use crate::store::Store;
-use crate::tree::{Report, TreeFile};
+use crate::tree::{TreeFile, TreeReport};
 
 /// Result of an examination.
 #[derive(Debug)]
 pub struct Examination {
     /// The newest state.
-    pub newest: Report,
+    pub newest: TreeReport,
     /// The previous state, if its log start still exists and it differs from the newest one.
-    pub older: Option<Report>,
+    pub older: Option<TreeReport>,
     /// One of the two meta pages is damaged. This alone is no fault: a power failure during its write causes it, and
     /// the next checkpoint repairs it.
-    pub torn_meta: Option<Error>,
+    pub torn_meta: Option<StoreError>,
     /// Batches of the log after the newest state.
     pub batches: u64,
     /// Bytes of a batch that was torn while it was written; it was never acknowledged.
@@ -39,25 +39,25 @@ pub struct Examination {
     /// The last version.
     pub version: Version,
     /// The first fault of the log, which was read up to there.
-    pub log_fault: Option<Error>,
+    pub log_fault: Option<StoreError>,
 }
 
 impl Examination {
     /// Whether no fault was found.
     pub fn is_clean(&self) -> bool {
-        self.newest.is_clean() && self.older.as_ref().is_none_or(Report::is_clean) && self.log_fault.is_none()
+        self.newest.is_clean() && self.older.as_ref().is_none_or(TreeReport::is_clean) && self.log_fault.is_none()
     }
 }
 
 impl Store {
     /// Examines the store in a folder without opening it; meanwhile no other process can open it.
-    pub fn examine(dir: &Path) -> Result<Examination, Error> {
+    pub fn examine(dir: &Path) -> Result<Examination, StoreError> {
         refuse_unless_store(dir)?;
         Store::examine_on(&open_disk(dir)?)
     }
 
     /// The same on any disk.
-    pub fn examine_on(disk: &dyn Disk) -> Result<Examination, Error> {
+    pub fn examine_on(disk: &dyn Disk) -> Result<Examination, StoreError> {
         let _lock = lock_source(disk)?;
         look(Access::ReadOnly, disk, TREE_NAME)
     }
@@ -65,10 +65,10 @@ impl Store {
 
 /// Examines the store whose tree file has this name. With [`Access::ReadOnly`] nothing is written; otherwise the state
 /// found is made durable.
-pub(crate) fn look(access: Access, disk: &dyn Disk, tree_name: &str) -> Result<Examination, Error> {
-    let open = || TreeFile::open_for(access, disk, tree_name, Options::default().map_bytes);
+pub(crate) fn look(access: Access, disk: &dyn Disk, tree_name: &str) -> Result<Examination, StoreError> {
+    let open = || TreeFile::open_for(access, disk, tree_name, StoreOptions::default().map_bytes);
     let opening = open()?;
-    let torn_meta = opening.fault().map(Error::copy);
+    let torn_meta = opening.fault().map(StoreError::copy);
     let mut usable = Vec::new();
     for (index, meta) in opening.metas().enumerate() {
         if log::start_exists(disk, &meta.log_start)? {
@@ -76,7 +76,7 @@ pub(crate) fn look(access: Access, disk: &dyn Disk, tree_name: &str) -> Result<E
         }
     }
     let [newest, older @ ..] = usable.as_slice() else {
-        return Err(Error::corrupt(tree_name, 0, "no meta page whose log start exists"));
+        return Err(StoreError::corrupt(tree_name, 0, "no meta page whose log start exists"));
     };
     let known = opening.metas().next().cloned();
     let view = opening.choose(*newest)?.view();
@@ -91,7 +91,7 @@ pub(crate) fn look(access: Access, disk: &dyn Disk, tree_name: &str) -> Result<E
     let (torn_bytes, log_fault) = match read {
         Ok(replayed) if walk.last < view.meta().reaches.0 => (0, Some(log::ends_early(&replayed.tail))),
         Ok(replayed) => (replayed.torn_bytes, None),
-        Err(error @ Error::Io { .. }) => return Err(error),
+        Err(error @ StoreError::Io { .. }) => return Err(error),
         Err(error) => (0, Some(error)),
     };
     let Walk { last, batches, .. } = walk;
@@ -110,8 +110,8 @@ struct Walk {
 }
 
 impl Walk {
-    fn take(&mut self, at: &LogPosition, batch: &Batch<'_>) -> Result<(), Error> {
-        let damage = |what| Error::corrupt(&log::segment_name(at.segment), u64::from(at.offset), what);
+    fn take(&mut self, at: &LogPosition, batch: &Batch<'_>) -> Result<(), StoreError> {
+        let damage = |what| StoreError::corrupt(&log::segment_name(at.segment), u64::from(at.offset), what);
         self.batches += 1;
         for transaction in batch.transactions() {
             let (version, operations) = transaction.map_err(damage)?;

@@ -4,13 +4,13 @@ use std::fmt;
 
 use crate::engine::stats::Stats;
 use crate::store::Store;
-use crate::tree::{Report, SpaceStat};
+use crate::tree::{SpaceStat, TreeReport};
 
 /// The content of a store; its text is what `sapsan stat` prints.
 #[derive(Debug)]
 pub struct Inventory {
     /// The trees as of the last checkpoint.
-    pub report: Report,
+    pub report: TreeReport,
     /// Use of the tree file's pages.
     pub space: SpaceStat,
     /// State and counts.
@@ -24,7 +24,7 @@ impl Store {
     }
 }
 
-impl fmt::Display for Report {
+impl fmt::Display for TreeReport {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let entries: u64 = self.trees.iter().map(|tree| tree.info.entries).sum();
         writeln!(out, "tree file: {} trees, {entries} entries, {} pages read", self.trees.len(), self.reached_pages)?;

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::examine::{Examination, look};
-use crate::base::error::Error;
+use crate::base::error::StoreError;
 use crate::base::key::Version;
 use crate::base::limits::TREE_NAME;
 use crate::disk::{Access, Disk, DiskFile};
@@ -48,17 +48,17 @@ pub type WatchRestore<'w> = dyn FnMut(RestoreProgress) -> ControlFlow<()> + 'w;
 impl Store {
     /// Copies a backup, or any closed store, into a folder that is empty or missing. The source is only read. The
     /// folder becomes a store only when this returns, after the copy was read back and verified.
-    pub fn restore(from: &Path, to: &Path, watch: &mut WatchRestore<'_>) -> Result<Restored, Error> {
+    pub fn restore(from: &Path, to: &Path, watch: &mut WatchRestore<'_>) -> Result<Restored, StoreError> {
         refuse_unless_store(from)?;
         Store::restore_on(&open_disk(from)?, &open_disk(to)?, watch)
     }
 
     /// The same between any two disks.
-    pub fn restore_on(from: &dyn Disk, to: &dyn Disk, watch: &mut WatchRestore<'_>) -> Result<Restored, Error> {
+    pub fn restore_on(from: &dyn Disk, to: &dyn Disk, watch: &mut WatchRestore<'_>) -> Result<Restored, StoreError> {
         let _lock = lock_source(from)?;
         let unfinished = Unfinished::begin(to)?;
         let mut copying = Copying { from, to, progress: RestoreProgress::default(), watch };
-        let names = from.list().map_err(|error| Error::io("list the backup", error))?;
+        let names = from.list().map_err(|error| StoreError::io("list the backup", error))?;
         // The tree file comes first: its unfinished name marks the folder as incomplete.
         for SourceFile { name, file } in copying.open_all(&names)? {
             copying.file(&name, &*file)?;
@@ -88,11 +88,11 @@ struct SourceFile {
 
 impl Copying<'_, '_> {
     /// The store's files among these names, the tree file first.
-    fn open_all(&mut self, names: &[String]) -> Result<Vec<SourceFile>, Error> {
+    fn open_all(&mut self, names: &[String]) -> Result<Vec<SourceFile>, StoreError> {
         let logs = names.iter().filter(|name| log::is_segment(name)).map(String::as_str);
         let mut files = Vec::new();
         for name in std::iter::once(TREE_NAME).chain(logs) {
-            let context = |error| Error::io(format!("open {name}"), error);
+            let context = |error| StoreError::io(format!("open {name}"), error);
             let file = self.from.open(name, false, Access::ReadOnly).map_err(context)?;
             self.progress.bytes_total += file.len().map_err(context)?;
             let new_name = if name == TREE_NAME { PART_NAME } else { name };
@@ -101,8 +101,8 @@ impl Copying<'_, '_> {
         Ok(files)
     }
 
-    fn file(&mut self, name: &str, source: &dyn DiskFile) -> Result<(), Error> {
-        let context = |error| Error::io(format!("copy {name}"), error);
+    fn file(&mut self, name: &str, source: &dyn DiskFile) -> Result<(), StoreError> {
+        let context = |error| StoreError::io(format!("copy {name}"), error);
         let target = self.to.open(name, true, Access::Buffered).map_err(context)?;
         self.to.sync_dir().map_err(context)?;
         let (mut at, len) = (0, source.len().map_err(context)?);
@@ -121,7 +121,7 @@ impl Copying<'_, '_> {
         target.sync_data().map_err(context)
     }
 
-    fn tell(&mut self) -> Result<(), Error> {
+    fn tell(&mut self) -> Result<(), StoreError> {
         match (self.watch)(self.progress) {
             ControlFlow::Continue(()) => Ok(()),
             ControlFlow::Break(()) => Err(given_up()),
@@ -130,7 +130,7 @@ impl Copying<'_, '_> {
 }
 
 /// Reads back a folder before it becomes a store. Returns the last version and the number of entries in the tree.
-fn check(disk: &dyn Disk) -> Result<(Version, u64), Error> {
+fn check(disk: &dyn Disk) -> Result<(Version, u64), StoreError> {
     let Examination { newest, older, log_fault, version, torn_meta, .. } = look(Access::Buffered, disk, PART_NAME)?;
     if let Some(fault) = torn_meta {
         tracing::warn!(%fault, "one of the two meta pages is damaged; going on from the other");

@@ -15,7 +15,7 @@ pub(super) const PREFETCH_LINES: usize = 2;
 
 /// The entry at the cursor. The slices live as long as the memtable, not only until the next step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Entry<'m> {
+pub struct CursorEntry<'m> {
     /// The key.
     pub key: &'m [u8],
     /// Its value; `None` for a deletion.
@@ -27,23 +27,23 @@ pub struct Entry<'m> {
 /// Iterates over the keys of one tree in both directions. It allocates nothing, and writers do not disturb it.
 ///
 /// The snapshot's version must be complete: every record up to it was inserted before the cursor was made.
-pub struct Cursor<'m> {
+pub struct MemtableCursor<'m> {
     table: &'m Memtable,
     tree: Option<&'m TreeEntry>,
     version: Version,
     batch: Batch,
     /// Index in the batch.
     at: usize,
-    current: Option<Entry<'m>>,
+    current: Option<CursorEntry<'m>>,
 }
 
-impl<'m> Cursor<'m> {
-    pub(super) fn new(table: &'m Memtable, tree: Option<&'m TreeEntry>, version: Version) -> Cursor<'m> {
-        Cursor { table, tree, version, batch: Batch::empty(), at: 0, current: None }
+impl<'m> MemtableCursor<'m> {
+    pub(super) fn new(table: &'m Memtable, tree: Option<&'m TreeEntry>, version: Version) -> MemtableCursor<'m> {
+        MemtableCursor { table, tree, version, batch: Batch::empty(), at: 0, current: None }
     }
 
     /// The entry at the cursor: `None` before the first seek and past either end.
-    pub fn current(&self) -> Option<Entry<'m>> {
+    pub fn current(&self) -> Option<CursorEntry<'m>> {
         self.current
     }
 
@@ -58,7 +58,7 @@ impl<'m> Cursor<'m> {
     }
 
     /// Moves to the first key within the lower bound.
-    pub fn seek(&mut self, from: Bound<&[u8]>) -> Option<Entry<'m>> {
+    pub fn seek(&mut self, from: Bound<&[u8]>) -> Option<CursorEntry<'m>> {
         let (target, past) = match from {
             Bound::Unbounded => (Target::First, Past::Less),
             Bound::Included(key) => (Target::At(key), Past::Less),
@@ -72,7 +72,7 @@ impl<'m> Cursor<'m> {
     }
 
     /// Moves to the last key within the upper bound.
-    pub fn seek_back(&mut self, to: Bound<&[u8]>) -> Option<Entry<'m>> {
+    pub fn seek_back(&mut self, to: Bound<&[u8]>) -> Option<CursorEntry<'m>> {
         let (target, past) = match to {
             Bound::Unbounded => (Target::Last, Past::Less),
             Bound::Included(key) => (Target::At(key), Past::LessOrEqual),
@@ -86,20 +86,20 @@ impl<'m> Cursor<'m> {
 
     /// Moves to the next key. Past the end it stays there until the next seek.
     #[allow(clippy::should_implement_trait)] // An iterator cannot go back.
-    pub fn next(&mut self) -> Option<Entry<'m>> {
+    pub fn next(&mut self) -> Option<CursorEntry<'m>> {
         self.current?;
         self.at += 1;
         self.settle_forward()
     }
 
     /// Moves to the previous key. Past the start it stays there until the next seek.
-    pub fn prev(&mut self) -> Option<Entry<'m>> {
+    pub fn prev(&mut self) -> Option<CursorEntry<'m>> {
         self.current?;
         self.settle_backward()
     }
 
     /// Moves to the first visible key from `at` on.
-    fn settle_forward(&mut self) -> Option<Entry<'m>> {
+    fn settle_forward(&mut self) -> Option<CursorEntry<'m>> {
         loop {
             while self.at < self.batch.count {
                 self.prefetch(self.at + PREFETCH_AHEAD, self.at + PREFETCH_AHEAD + 1);
@@ -124,7 +124,7 @@ impl<'m> Cursor<'m> {
     }
 
     /// Moves to the last visible key before `at`.
-    fn settle_backward(&mut self) -> Option<Entry<'m>> {
+    fn settle_backward(&mut self) -> Option<CursorEntry<'m>> {
         loop {
             while self.at > 0 {
                 self.at -= 1;
@@ -151,12 +151,12 @@ impl<'m> Cursor<'m> {
         let arena = &self.table.arena;
         self.current = self.batch.key(self.at).and_then(|place| {
             let record = arena.visible(place, self.version)?;
-            Some(Entry { key: arena.key(place).bytes, value: record.value, version: record.version })
+            Some(CursorEntry { key: arena.key(place).bytes, value: record.value, version: record.version })
         });
         self.current.is_some()
     }
 
-    fn end(&mut self) -> Option<Entry<'m>> {
+    fn end(&mut self) -> Option<CursorEntry<'m>> {
         self.batch.count = 0;
         self.batch.next = None;
         self.batch.low = None;

@@ -42,7 +42,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use crate::base::key::{KeyRange, TreeId, Version};
 use crate::disk::ScratchFile;
 use arena::{Arena, AtomicRef, Fill, Record, TreeEntry};
-pub use cursor::{Cursor, Entry};
+pub use cursor::{CursorEntry, MemtableCursor};
 use hash::{Index, KeyHash, Table};
 use node::{NODE_ENTRIES, Node};
 pub(crate) use range_cursor::{RangeChange, RangeCursor};
@@ -82,11 +82,11 @@ impl<'m> Lookup<'m> {
 
 /// One change with its tree, as a checkpoint merges it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Change<'m> {
+pub struct TreeChange<'m> {
     /// The tree.
     pub tree: TreeId,
     /// Key, value, version.
-    pub entry: Entry<'m>,
+    pub entry: CursorEntry<'m>,
 }
 
 /// The readers' side. The fields of a lookup share one cache line, apart from the fields that inserts change.
@@ -223,8 +223,8 @@ impl Memtable {
     }
 
     /// A cursor over one tree, as a snapshot of `version` sees it.
-    pub fn cursor(&self, version: Version, tree: TreeId) -> Cursor<'_> {
-        Cursor::new(self, self.tree_entry(tree), version)
+    pub fn cursor(&self, version: Version, tree: TreeId) -> MemtableCursor<'_> {
+        MemtableCursor::new(self, self.tree_entry(tree), version)
     }
 
     /// The trees with changed keys or deleted ranges, in order. Allocates: for checkpoints.
@@ -243,13 +243,13 @@ impl Memtable {
     }
 
     /// Every key with its newest record, by tree and key, even if a later range deletion covers it. For a frozen memtable.
-    pub fn changes(&self) -> impl Iterator<Item = Change<'_>> {
+    pub fn changes(&self) -> impl Iterator<Item = TreeChange<'_>> {
         self.trees().into_iter().flat_map(move |tree| {
             let mut cursor = self.cursor(Version(u64::MAX), tree);
             let mut first = true;
             std::iter::from_fn(move || {
                 let entry = if std::mem::take(&mut first) { cursor.seek(Bound::Unbounded) } else { cursor.next() };
-                entry.map(|entry| Change { tree, entry })
+                entry.map(|entry| TreeChange { tree, entry })
             })
         })
     }

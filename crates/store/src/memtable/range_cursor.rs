@@ -1,7 +1,7 @@
 //! Changes of a range of one tree in one direction, as a snapshot sees them.
 //!
-//! A [`super::Cursor`] moves both ways and knows no range. This one is for scans: the range's end is compared with one key of several,
-//! until it is near. `ordered.rs` explains why the batches stay valid.
+//! A [`super::MemtableCursor`] moves both ways and knows no range. This one is for scans: the range's end is compared with one
+//! key of several, until it is near. `ordered.rs` explains why the batches stay valid.
 
 use std::ops::Bound;
 

@@ -25,7 +25,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::arena::record_bytes;
-use super::{Demand, Entry, Full, Memtable, MemtableWriter, below};
+use super::{CursorEntry, Demand, Full, Memtable, MemtableWriter, below};
 use crate::base::key::{KeyRange, TreeId, Version};
 use crate::base::limits::{RANGES_MAX, TREES_MAX};
 
@@ -158,7 +158,7 @@ impl MemtableWriter {
         if let Some((to, behind)) = behind {
             self.put_boundary(version, steps, to, behind.deleted)?;
         }
-        let is_inside = |entry: &Entry<'_>| to.is_none_or(|to| entry.key < to);
+        let is_inside = |entry: &CursorEntry<'_>| to.is_none_or(|to| entry.key < to);
         let mut inside = cursor.seek(Bound::Excluded(from)).filter(is_inside);
         let mut count = 0;
         while inside.is_some() {

@@ -7,7 +7,7 @@ use std::cmp::Ordering;
 
 use super::part::Part;
 use super::run::{Record, Run, RunReader};
-use crate::base::error::Error;
+use crate::base::error::StoreError;
 use crate::base::head::{common_prefix, head};
 
 /// A sorted source, positioned on an entry.
@@ -26,7 +26,7 @@ impl Source {
     }
 
     #[inline]
-    fn advance(&mut self) -> Result<(), Error> {
+    fn advance(&mut self) -> Result<(), StoreError> {
         match self {
             Source::Part { part, index } => {
                 *index += 1;
@@ -64,7 +64,7 @@ pub struct SortedEntries {
 
 impl SortedEntries {
     /// Merges sorted parts and runs.
-    pub(super) fn merge(parts: Vec<Part>, runs: &[Run]) -> Result<SortedEntries, Error> {
+    pub(super) fn merge(parts: Vec<Part>, runs: &[Run]) -> Result<SortedEntries, StoreError> {
         let parts: Vec<Part> = parts.into_iter().filter(|part| !part.is_empty()).collect();
         let mut beginnings = parts.iter().map(Part::common).chain(runs.iter().map(Run::common));
         let first = beginnings.next().unwrap_or_default();
@@ -108,12 +108,12 @@ impl SortedEntries {
 
     /// The next entry, valid until the following call.
     #[expect(clippy::should_implement_trait, reason = "it lends: an iterator could not")]
-    pub fn next(&mut self) -> Result<Option<SortedEntry<'_>>, Error> {
+    pub fn next(&mut self) -> Result<Option<SortedEntry<'_>>, StoreError> {
         Ok(self.next_record()?.map(|record| (record.key(), record.value())))
     }
 
     /// The same, in the format of a run.
-    pub(super) fn next_record(&mut self) -> Result<Option<Record<'_>>, Error> {
+    pub(super) fn next_record(&mut self) -> Result<Option<Record<'_>>, StoreError> {
         if let (true, Some(&Front { source, .. })) = (self.is_read, self.heap.first()) {
             self.sources[source].advance()?;
             match self.front(source) {

@@ -10,7 +10,7 @@
 
 use std::sync::Arc;
 
-use crate::base::error::Error;
+use crate::base::error::StoreError;
 use crate::base::head::common_prefix;
 use crate::base::limits::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
 use crate::disk::{Access, Disk, DiskFile};
@@ -92,7 +92,7 @@ impl RunNames {
     }
 
     /// A new run's file.
-    pub(super) fn create(&mut self) -> Result<RunWriter, Error> {
+    pub(super) fn create(&mut self) -> Result<RunWriter, StoreError> {
         self.made += 1;
         RunWriter::create(&*self.disk, format!("{}.{}{SUFFIX}", self.name, self.made))
     }
@@ -115,17 +115,18 @@ pub(super) struct RunWriter {
 }
 
 impl RunWriter {
-    fn create(disk: &dyn Disk, name: String) -> Result<RunWriter, Error> {
-        let file =
-            disk.open(&name, true, Access::Buffered).map_err(|error| Error::io(format!("create {name}"), error))?;
-        file.set_len(0).map_err(|error| Error::io(format!("empty {name}"), error))?;
-        disk.remove(&name).map_err(|error| Error::io(format!("remove {name}"), error))?;
+    fn create(disk: &dyn Disk, name: String) -> Result<RunWriter, StoreError> {
+        let file = disk
+            .open(&name, true, Access::Buffered)
+            .map_err(|error| StoreError::io(format!("create {name}"), error))?;
+        file.set_len(0).map_err(|error| StoreError::io(format!("empty {name}"), error))?;
+        disk.remove(&name).map_err(|error| StoreError::io(format!("remove {name}"), error))?;
         let run = RunFile { name, file };
         Ok(RunWriter { run, block: vec![0; BLOCK_HEADER], at: 0, common: None })
     }
 
     /// Adds an entry, which must not be below the previous one.
-    pub(super) fn push_entry(&mut self, key: &[u8], value: &[u8]) -> Result<(), Error> {
+    pub(super) fn push_entry(&mut self, key: &[u8], value: &[u8]) -> Result<(), StoreError> {
         let start = self.block.len();
         self.block.extend_from_slice(&RecordHeader::new(key, value).encode());
         self.block.extend_from_slice(key);
@@ -134,13 +135,13 @@ impl RunWriter {
     }
 
     /// Adds a record, which must not be below the previous one.
-    pub(super) fn push(&mut self, record: Record<'_>) -> Result<(), Error> {
+    pub(super) fn push(&mut self, record: Record<'_>) -> Result<(), StoreError> {
         let start = self.block.len();
         self.block.extend_from_slice(record.bytes());
         self.added(start)
     }
 
-    fn added(&mut self, start: usize) -> Result<(), Error> {
+    fn added(&mut self, start: usize) -> Result<(), StoreError> {
         let key = Record::first_of(&self.block[start..]).map_or(&[][..], Record::key);
         match &mut self.common {
             None => self.common = Some(key.to_vec()),
@@ -150,7 +151,7 @@ impl RunWriter {
         if self.block.len() >= BLOCK_HEADER + BLOCK_BYTES { self.flush() } else { Ok(()) }
     }
 
-    fn flush(&mut self) -> Result<(), Error> {
+    fn flush(&mut self) -> Result<(), StoreError> {
         let (header, records) = self.block.split_at_mut(BLOCK_HEADER);
         if records.is_empty() {
             return Ok(());
@@ -158,14 +159,14 @@ impl RunWriter {
         header[..4].copy_from_slice(&(records.len() as u32).to_le_bytes());
         header[4..].copy_from_slice(&crc32c::crc32c(records).to_le_bytes());
         let written = self.run.file.write_all_at(&self.block, self.at);
-        written.map_err(|error| Error::io(format!("write {}", self.run.name), error))?;
+        written.map_err(|error| StoreError::io(format!("write {}", self.run.name), error))?;
         self.at += self.block.len() as u64;
         self.block.truncate(BLOCK_HEADER);
         Ok(())
     }
 
     /// Ends the run and makes it readable.
-    pub(super) fn finish(mut self) -> Result<Run, Error> {
+    pub(super) fn finish(mut self) -> Result<Run, StoreError> {
         self.flush()?;
         Ok(Run { file: Arc::new(self.run), end: self.at, common: self.common.unwrap_or_default() })
     }
@@ -185,7 +186,7 @@ impl Run {
     }
 
     /// Reads it from its start, positioned on the first record unless it is empty.
-    pub(super) fn read(&self) -> Result<RunReader, Error> {
+    pub(super) fn read(&self) -> Result<RunReader, StoreError> {
         let mut reader =
             RunReader { file: Arc::clone(&self.file), end: self.end, at: 0, block: Vec::new(), record: 0..0 };
         reader.advance()?;
@@ -216,7 +217,7 @@ impl RunReader {
     }
 
     /// Moves to the next record, if there is one.
-    pub(super) fn advance(&mut self) -> Result<(), Error> {
+    pub(super) fn advance(&mut self) -> Result<(), StoreError> {
         let mut start = self.record.end;
         if start == self.block.len() {
             self.record = start..start;
@@ -230,12 +231,12 @@ impl RunReader {
         Ok(())
     }
 
-    fn next_block(&mut self) -> Result<bool, Error> {
+    fn next_block(&mut self) -> Result<bool, StoreError> {
         if self.at >= self.end {
             return Ok(false);
         }
         let RunFile { file, name, .. } = &*self.file;
-        let context = |error| Error::io(format!("read {name}"), error);
+        let context = |error| StoreError::io(format!("read {name}"), error);
         let mut header = [0; BLOCK_HEADER];
         file.read_exact_at(&mut header, self.at).map_err(context)?;
         let [a, b, c, d, e, f, g, h] = header;
@@ -253,7 +254,7 @@ impl RunReader {
     }
 
     #[cold]
-    fn damage(&self, what: &str) -> Error {
-        Error::corrupt(&self.file.name, self.at, what)
+    fn damage(&self, what: &str) -> StoreError {
+        StoreError::corrupt(&self.file.name, self.at, what)
     }
 }

@@ -25,7 +25,7 @@ use std::thread::JoinHandle;
 use super::merge::SortedEntries;
 use super::part::Part;
 use super::run::{BLOCK_BYTES, Run, RunNames, RunWriter, SUFFIX};
-use crate::base::error::Error;
+use crate::base::error::StoreError;
 use crate::base::limits::check_limits;
 use crate::disk::Disk;
 
@@ -48,7 +48,7 @@ const FAN_IN_MAX: usize = 128;
 const _: () = assert!(FAN_IN_MIN * BLOCK_BYTES <= MEMORY_MIN);
 
 /// A part being sorted: yields what remains to be merged, and the memory to be reused.
-type Job = JoinHandle<Result<Done, Error>>;
+type Job = JoinHandle<Result<Done, StoreError>>;
 
 enum Done {
     Kept(Part, Part),
@@ -94,8 +94,8 @@ impl Sorter {
     }
 
     /// Removes the files of sorters of a process that died. Only while no sorter exists.
-    pub fn remove_leftovers(disk: &dyn Disk) -> Result<(), Error> {
-        let context = |error| Error::io("remove temporary files", error);
+    pub fn remove_leftovers(disk: &dyn Disk) -> Result<(), StoreError> {
+        let context = |error| StoreError::io("remove temporary files", error);
         for name in disk.list().map_err(context)?.iter().filter(|name| name.ends_with(SUFFIX)) {
             disk.remove(name).map_err(context)?;
         }
@@ -103,7 +103,7 @@ impl Sorter {
     }
 
     /// Adds an entry. A disk error may be returned by a later call.
-    pub fn push(&mut self, key: &[u8], value: &[u8]) -> Result<(), Error> {
+    pub fn push(&mut self, key: &[u8], value: &[u8]) -> Result<(), StoreError> {
         check_limits(key, value)?;
         if self.filling.used() + Part::bytes_of(key, value) > self.part_bytes && !self.filling.is_empty() {
             self.give_away()?;
@@ -113,12 +113,12 @@ impl Sorter {
     }
 
     /// All entries in order.
-    pub fn finish(self) -> Result<SortedEntries, Error> {
+    pub fn finish(self) -> Result<SortedEntries, StoreError> {
         Sorter::merge(vec![self])
     }
 
     /// All entries of several sorters in order.
-    pub fn merge(sorters: Vec<Sorter>) -> Result<SortedEntries, Error> {
+    pub fn merge(sorters: Vec<Sorter>) -> Result<SortedEntries, StoreError> {
         let (mut parts, mut runs) = (Vec::new(), Vec::new());
         for mut sorter in sorters {
             sorter.wait_for_jobs(0)?;
@@ -132,7 +132,7 @@ impl Sorter {
     }
 
     /// Passes the filling part to be sorted, and written unless it is kept.
-    fn give_away(&mut self) -> Result<(), Error> {
+    fn give_away(&mut self) -> Result<(), StoreError> {
         let is_kept = self.kept_count < self.kept_max;
         self.kept_count += usize::from(is_kept);
         let run = if is_kept { None } else { Some(self.names.create()?) };
@@ -142,7 +142,7 @@ impl Sorter {
             self.take(sort_and_write(part, run)?);
         } else {
             let job = std::thread::Builder::new().name("sort".to_string()).spawn(move || sort_and_write(part, run));
-            self.jobs.push(job.map_err(|error| Error::io("start a thread that sorts", error))?);
+            self.jobs.push(job.map_err(|error| StoreError::io("start a thread that sorts", error))?);
         }
         if self.runs.len() >= self.fan_in {
             self.merge_runs()?;
@@ -152,9 +152,9 @@ impl Sorter {
     }
 
     /// Waits until at most `count` jobs are running.
-    fn wait_for_jobs(&mut self, count: usize) -> Result<(), Error> {
+    fn wait_for_jobs(&mut self, count: usize) -> Result<(), StoreError> {
         while self.jobs.len() > count {
-            let panicked = |_| Err(Error::io("sort", io::Error::other("a thread that sorts panicked")));
+            let panicked = |_| Err(StoreError::io("sort", io::Error::other("a thread that sorts panicked")));
             let done = self.jobs.remove(0).join().unwrap_or_else(panicked)?;
             self.take(done);
         }
@@ -177,7 +177,7 @@ impl Sorter {
     }
 
     /// Writes every entry of the runs again. That is rare, since a run is longer than all blocks of a merge.
-    fn merge_runs(&mut self) -> Result<(), Error> {
+    fn merge_runs(&mut self) -> Result<(), StoreError> {
         let mut merged = self.names.create()?;
         let mut merge = SortedEntries::merge(Vec::new(), &std::mem::take(&mut self.runs))?;
         while let Some(record) = merge.next_record()? {
@@ -200,25 +200,25 @@ pub struct SortedRun {
 
 impl SortedRunWriter {
     /// A run whose file's name begins with `name`.
-    pub fn new(disk: Arc<dyn Disk>, name: &str) -> Result<SortedRunWriter, Error> {
+    pub fn new(disk: Arc<dyn Disk>, name: &str) -> Result<SortedRunWriter, StoreError> {
         Ok(SortedRunWriter { run: RunNames::new(disk, name).create()? })
     }
 
     /// Adds an entry, which must not be below the previous one.
-    pub fn push(&mut self, key: &[u8], value: &[u8]) -> Result<(), Error> {
+    pub fn push(&mut self, key: &[u8], value: &[u8]) -> Result<(), StoreError> {
         check_limits(key, value)?;
         self.run.push_entry(key, value)
     }
 
     /// Ends the run and makes it readable.
-    pub fn finish(self) -> Result<SortedRun, Error> {
+    pub fn finish(self) -> Result<SortedRun, StoreError> {
         Ok(SortedRun { run: self.run.finish()? })
     }
 }
 
 impl SortedRun {
     /// Reads it from its start.
-    pub fn read(&self) -> Result<SortedEntries, Error> {
+    pub fn read(&self) -> Result<SortedEntries, StoreError> {
         SortedEntries::merge(Vec::new(), std::slice::from_ref(&self.run))
     }
 }
@@ -233,7 +233,7 @@ impl Drop for Sorter {
     }
 }
 
-fn sort_and_write(mut part: Part, run: Option<RunWriter>) -> Result<Done, Error> {
+fn sort_and_write(mut part: Part, run: Option<RunWriter>) -> Result<Done, StoreError> {
     part.sort();
     let Some(mut run) = run else { return Ok(Done::Kept(part.in_order(), part)) };
     for index in 0.. {

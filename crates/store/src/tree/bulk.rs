@@ -16,7 +16,7 @@ use super::format::page::{Extent, VALUE_INLINE_MAX};
 use super::format::root::Root;
 use super::read::walk::Walk;
 use super::state::shared::{Growth, Shared};
-use crate::base::error::Error;
+use crate::base::error::StoreError;
 use crate::base::limits::check_limits;
 
 /// See the module's text.
@@ -52,10 +52,10 @@ impl BulkBuilder {
     }
 
     /// Adds the next entry. Keys must rise strictly; otherwise an error is returned.
-    pub fn push(&mut self, key: &[u8], value: &[u8]) -> Result<(), Error> {
+    pub fn push(&mut self, key: &[u8], value: &[u8]) -> Result<(), StoreError> {
         check_limits(key, value)?;
         if self.entries > 0 && key <= self.last_key.as_slice() {
-            return Err(Error::Limit { what: "equal or falling keys in a bulk build", limit: 0 });
+            return Err(StoreError::Limit { what: "equal or falling keys in a bulk build", limit: 0 });
         }
         self.last_key.clear();
         self.last_key.extend_from_slice(key);
@@ -75,7 +75,7 @@ impl BulkBuilder {
     }
 
     /// Writes the remaining pages. The checkpoint that attaches the tree makes it durable and visible.
-    pub fn finish(mut self) -> Result<BulkRoot, Error> {
+    pub fn finish(mut self) -> Result<BulkRoot, StoreError> {
         let root = self.assembler.finish(&mut self.output)?;
         self.output.settle()?;
         let pages = self.output.release();
@@ -90,7 +90,7 @@ impl BulkRoot {
     }
 
     /// The entries in order.
-    pub fn read(&self) -> Result<BulkCursor<'_>, Error> {
+    pub fn read(&self) -> Result<BulkCursor<'_>, StoreError> {
         self.shared.cover()?;
         let lost = self.shared.lost();
         Ok(BulkCursor { walk: Walk::new(&self.shared, self.root, true), shared: &self.shared, lost, is_begun: false })
@@ -113,7 +113,7 @@ pub struct BulkCursor<'r> {
 
 impl BulkCursor<'_> {
     /// Moves to the next entry; false after the last.
-    pub fn advance(&mut self) -> Result<bool, Error> {
+    pub fn advance(&mut self) -> Result<bool, StoreError> {
         if std::mem::replace(&mut self.is_begun, true) {
             self.walk.next()?
         } else {
@@ -130,7 +130,7 @@ impl BulkCursor<'_> {
     }
 
     /// The value.
-    pub fn value(&self) -> Result<&[u8], Error> {
+    pub fn value(&self) -> Result<&[u8], StoreError> {
         match self.walk.stored() {
             Stored::Inline(value) => Ok(value),
             Stored::Overflow(place) => self.shared.overflow(place, true),

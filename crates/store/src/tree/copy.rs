@@ -26,7 +26,7 @@ use super::format::page::{Damage, PAGE_BYTES, PageNo};
 use super::format::root::Root;
 use super::read::view::{TreeInfo, TreeView};
 use super::state::shared::Shared;
-use crate::base::error::Error;
+use crate::base::error::StoreError;
 use crate::base::key::{TreeId, Version, Visit};
 use crate::disk::Disk;
 use crate::log::LogPosition;
@@ -37,7 +37,7 @@ const ENTRIES_PER_REPORT: u64 = 4096;
 /// Progress of a copy.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Progress {
+pub struct CopyProgress {
     /// Entries copied.
     pub entries: u64,
     /// Entries to copy in all.
@@ -59,7 +59,7 @@ pub struct Copied {
 }
 
 /// Receives the progress of a copy. `Break` cancels it.
-pub type Watch<'w> = dyn FnMut(Progress) -> ControlFlow<()> + 'w;
+pub type Watch<'w> = dyn FnMut(CopyProgress) -> ControlFlow<()> + 'w;
 
 /// Destination and pace of a copy.
 pub(crate) struct Target<'d> {
@@ -73,13 +73,13 @@ pub(crate) struct Target<'d> {
 }
 
 /// Copies a view into a new file, which is durable and verified on return.
-pub(crate) fn copy(view: &TreeView, target: &Target<'_>, watch: &mut Watch<'_>) -> Result<Copied, Error> {
+pub(crate) fn copy(view: &TreeView, target: &Target<'_>, watch: &mut Watch<'_>) -> Result<Copied, StoreError> {
     let version = view.meta().version;
     TreeFile::create(target.disk, target.name, version, target.log_start)?;
     let file = TreeFile::open(target.disk, target.name, target.map_bytes)?.kept_small().choose(0)?;
     let trees: Vec<TreeInfo> = view.list().collect();
     let entries_total = trees.iter().map(|info| info.entries).sum();
-    let mut tell = Tell { watch, progress: Progress { entries_total, ..Progress::default() } };
+    let mut tell = Tell { watch, progress: CopyProgress { entries_total, ..CopyProgress::default() } };
     let lost = view.lost();
     let mut roots = Vec::with_capacity(trees.len());
     for info in &trees {
@@ -99,7 +99,7 @@ pub(crate) fn copy(view: &TreeView, target: &Target<'_>, watch: &mut Watch<'_>) 
 }
 
 /// Visits the entries of one tree in key order.
-pub(crate) type ScanTree<'s> = dyn FnMut(TreeId, &mut Visit<'_>) -> Result<(), Error> + 's;
+pub(crate) type ScanTree<'s> = dyn FnMut(TreeId, &mut Visit<'_>) -> Result<(), StoreError> + 's;
 
 /// Builds a new tree file with these trees to determine its size; the caller removes the file. Its content must not be
 /// trusted: what is read for it is not verified as in [`copy`].
@@ -108,10 +108,10 @@ pub(crate) fn measure(
     version: Version,
     target: &Target<'_>,
     watch: &mut Watch<'_>,
-) -> Result<Copied, Error> {
+) -> Result<Copied, StoreError> {
     TreeFile::create(target.disk, target.name, version, target.log_start)?;
     let file = TreeFile::open(target.disk, target.name, target.map_bytes)?.kept_small().choose(0)?;
-    let mut tell = Tell { watch, progress: Progress::default() };
+    let mut tell = Tell { watch, progress: CopyProgress::default() };
     let mut roots = Vec::with_capacity(trees.len());
     for (tree, _) in trees {
         let (mut builder, mut failure) = (file.bulk((target.pace)()), None);
@@ -139,7 +139,7 @@ fn attach<'n>(
     roots: Vec<BulkRoot>,
     target: &Target<'_>,
     version: Version,
-) -> Result<(), Error> {
+) -> Result<(), StoreError> {
     let mut writer = file.begin((target.pace)())?;
     for ((tree, name), root) in trees.zip(roots) {
         if let Some(name) = name {
@@ -153,11 +153,11 @@ fn attach<'n>(
 /// The progress, and its receiver.
 struct Tell<'w, 'f> {
     watch: &'w mut Watch<'f>,
-    progress: Progress,
+    progress: CopyProgress,
 }
 
 impl Tell<'_, '_> {
-    fn say(&mut self) -> Result<(), Error> {
+    fn say(&mut self) -> Result<(), StoreError> {
         match (self.watch)(self.progress) {
             ControlFlow::Continue(()) => Ok(()),
             ControlFlow::Break(()) => Err(given_up()),
@@ -166,12 +166,17 @@ impl Tell<'_, '_> {
 }
 
 /// The error of a cancelled copy.
-pub(crate) fn given_up() -> Error {
+pub(crate) fn given_up() -> StoreError {
     let source = io::Error::new(io::ErrorKind::Interrupted, "cancelled");
-    Error::Io { context: "copy the store".to_string(), source }
+    StoreError::Io { context: "copy the store".to_string(), source }
 }
 
-fn copy_tree(view: &TreeView, tree: TreeId, builder: BulkBuilder, tell: &mut Tell<'_, '_>) -> Result<BulkRoot, Error> {
+fn copy_tree(
+    view: &TreeView,
+    tree: TreeId,
+    builder: BulkBuilder,
+    tell: &mut Tell<'_, '_>,
+) -> Result<BulkRoot, StoreError> {
     let Root { page, level, entries } = view.root(tree);
     let shared = view.shared();
     let mut walk = Walk { shared, builder, key: Vec::new(), last_key: Vec::new(), tell };
@@ -195,7 +200,7 @@ struct Walk<'v, 't, 'w, 'f> {
 
 impl Walk<'_, '_, '_, '_> {
     /// Each recursion goes down one level. Each leaf has an entry, so a page reached twice ends it with an error.
-    fn node(&mut self, place: PageNo, level: u8) -> Result<(), Error> {
+    fn node(&mut self, place: PageNo, level: u8) -> Result<(), StoreError> {
         let shared = self.shared;
         let node = shared.checked_node(place, level)?;
         if level == 0 {
@@ -211,7 +216,7 @@ impl Walk<'_, '_, '_, '_> {
         Ok(())
     }
 
-    fn leaf(&mut self, place: PageNo, leaf: &Node<'_>) -> Result<(), Error> {
+    fn leaf(&mut self, place: PageNo, leaf: &Node<'_>) -> Result<(), StoreError> {
         let shared = self.shared;
         let damage = |damage| shared.damage(place, damage);
         for index in 0..leaf.count() {

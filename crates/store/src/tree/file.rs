@@ -8,7 +8,7 @@ use super::format::page::PageNo;
 use super::read::view::TreeView;
 use super::state::held::Held;
 use super::state::shared::{GROWTH_PAGES_MAX, Growth, Shared};
-use crate::base::error::Error;
+use crate::base::error::StoreError;
 use crate::disk::ReadQueue;
 
 /// Pages of values that need several adjacent pages each.
@@ -92,7 +92,7 @@ impl TreeFile {
     }
 
     /// Number of damaged pages of the newest state, and the first.
-    pub(crate) fn damaged_pages(&self) -> (u64, Option<Error>) {
+    pub(crate) fn damaged_pages(&self) -> (u64, Option<StoreError>) {
         self.shared.damaged()
     }
 
@@ -111,7 +111,7 @@ impl TreeFile {
     /// durably: no other program can take their space, and they exist after a crash.
     ///
     /// With `may_grow` false nothing is allocated. Bulk builds do not use promised pages.
-    pub(crate) fn promise(&self, wanted: u32, runs: Runs, may_grow: bool) -> Result<Promised, Error> {
+    pub(crate) fn promise(&self, wanted: u32, runs: Runs, may_grow: bool) -> Result<Promised, StoreError> {
         let shared = &self.shared;
         let wanted_singles = wanted.saturating_sub(runs.pages);
         let (mut has_grown, mut is_full) = (false, !may_grow);
@@ -138,7 +138,7 @@ impl TreeFile {
             // In steps, so that a checkpoint that needs pages does not wait for all of it.
             match shared.grow_by(&mut space, missing.min(GROWTH_PAGES_MAX), Growth::Zeroed) {
                 Ok(()) => {}
-                Err(Error::Full) => is_full = true,
+                Err(StoreError::Full) => is_full = true,
                 Err(error) => break Err(error),
             }
         };

@@ -8,7 +8,7 @@
 //!   crash at any point the trees of the last meta page are intact.
 //! - A page freed by checkpoint N is reused only when no living view reaches it and the meta page before N has been
 //!   overwritten. So either of the two meta pages on disk can be recovered.
-//! - Damaged pages yield [`Error::Corrupt`](crate::Error::Corrupt) or correct data, never a panic or a hang: no byte of
+//! - Damaged pages yield [`StoreError::Corrupt`](crate::StoreError::Corrupt) or correct data, never a panic or a hang: no byte of
 //!   a page is returned before its checksum was computed once since the file was opened (`state/checked.rs`).
 //!
 //! Rooms, the lowest first: `format` (the bytes of a page), `state` (what an open file shares), `read`, `build` (new
@@ -34,7 +34,7 @@ pub use crate::base::limits::{KEY_BYTES_MAX, TREES_MAX, VALUE_BYTES_MAX};
 pub use build::chunk_writer::Pace;
 pub(crate) use build::merge::Cut;
 pub use bulk::{BulkBuilder, BulkCursor, BulkRoot};
-pub use copy::{Copied, Progress, Watch};
+pub use copy::{Copied, CopyProgress, Watch};
 pub(crate) use copy::{Target, copy, given_up, measure};
 pub(crate) use file::Runs;
 pub use file::TreeFile;
@@ -42,10 +42,10 @@ pub use format::meta::Meta;
 pub(crate) use format::page::overflow_pages;
 pub use format::page::{PAGE_BYTES, PageNo, VALUE_INLINE_MAX};
 pub use opening::Opening;
-pub use read::cursor::Cursor;
+pub use read::cursor::TreeCursor;
 pub(crate) use read::direct::{Lack, Part, Told};
 pub(crate) use read::entries::{LeafEntries, Leaves, WaitLimits};
 pub use read::view::{TreeInfo, TreeView};
 pub(crate) use read::walk::Beginning;
-pub use verify::{Report, SpaceStat, TreeStat};
+pub use verify::{SpaceStat, TreeReport, TreeStat};
 pub use writer::TreeWriter;

@@ -12,7 +12,7 @@ use super::read::view::TreeView;
 use super::state::held::Held;
 use super::state::shared::{Opened, Shared};
 use super::state::space::{Bitmap, Space, Waiting};
-use crate::base::error::Error;
+use crate::base::error::StoreError;
 use crate::base::fail_stop::FailStop;
 use crate::base::key::Version;
 use crate::disk::{Access, Disk};
@@ -26,14 +26,14 @@ pub struct Opening {
     opened: Opened,
     access: Access,
     metas: Vec<(PageNo, Meta)>,
-    faults: Vec<Error>,
+    faults: Vec<StoreError>,
 }
 
 impl TreeFile {
     /// Creates an empty file. It gets its name only when it is complete.
-    pub fn create(disk: &dyn Disk, name: &str, version: Version, log_start: LogPosition) -> Result<(), Error> {
+    pub fn create(disk: &dyn Disk, name: &str, version: Version, log_start: LogPosition) -> Result<(), StoreError> {
         let new_name = format!("{name}{NEW_SUFFIX}");
-        let context = |error| Error::io(format!("create {name}"), error);
+        let context = |error| StoreError::io(format!("create {name}"), error);
         let file = disk.open(&new_name, true, Access::Buffered).map_err(context)?;
         file.set_len(0).map_err(context)?;
         let meta = Meta::empty(version, log_start);
@@ -49,17 +49,17 @@ impl TreeFile {
     }
 
     /// Reads the meta pages of a file and maps it into `map_bytes` of address space.
-    pub fn open(disk: &dyn Disk, name: &str, map_bytes: u64) -> Result<Opening, Error> {
+    pub fn open(disk: &dyn Disk, name: &str, map_bytes: u64) -> Result<Opening, StoreError> {
         TreeFile::open_for(Access::Buffered, disk, name, map_bytes)
     }
 
     /// The same for an examination ([`Access::ReadOnly`]): nothing is written or made durable.
-    pub(crate) fn open_for(access: Access, disk: &dyn Disk, name: &str, map_bytes: u64) -> Result<Opening, Error> {
-        let context = |error| Error::io(format!("open {name}"), error);
+    pub(crate) fn open_for(access: Access, disk: &dyn Disk, name: &str, map_bytes: u64) -> Result<Opening, StoreError> {
+        let context = |error| StoreError::io(format!("open {name}"), error);
         let file = disk.open(name, false, access).map_err(context)?;
         let len = file.len().map_err(context)?;
         if len > map_bytes {
-            return Err(Error::Limit { what: "tree file", limit: map_bytes });
+            return Err(StoreError::Limit { what: "tree file", limit: map_bytes });
         }
         let map = file.map(map_bytes).map_err(context)?;
         let (mut metas, mut faults, mut format) = (Vec::new(), Vec::new(), None);
@@ -68,11 +68,11 @@ impl TreeFile {
             let short = MetaFault::Damage(Damage("file ends before its meta pages"));
             match page.ok_or(short).and_then(|page| Meta::decode(page, place)) {
                 Ok(meta) if u64::from(meta.page_count) * PAGE_BYTES as u64 > len => {
-                    faults.push(Error::corrupt(name, len, "file ends before the pages that its meta page counts"));
+                    faults.push(StoreError::corrupt(name, len, "file ends before the pages that its meta page counts"));
                 }
                 Ok(meta) => metas.push((place, meta)),
-                Err(MetaFault::Damage(damage)) => faults.push(Error::corrupt(name, place.offset(), damage.0)),
-                Err(MetaFault::Format(found)) => format = Some(Error::Format { found, supported: FORMAT_VERSION }),
+                Err(MetaFault::Damage(damage)) => faults.push(StoreError::corrupt(name, place.offset(), damage.0)),
+                Err(MetaFault::Format(found)) => format = Some(StoreError::Format { found, supported: FORMAT_VERSION }),
             }
         }
         metas.sort_by_key(|(_, meta)| std::cmp::Reverse(meta.sequence));
@@ -109,9 +109,9 @@ impl Opening {
     }
 
     /// Disables read-ahead: a fault reads one page.
-    pub(crate) fn read_alone(&mut self) -> Result<(), Error> {
+    pub(crate) fn read_alone(&mut self) -> Result<(), StoreError> {
         self.opened.is_read_alone = true;
-        self.opened.map.advise_random().map_err(|error| Error::io(format!("map {}", self.opened.name), error))
+        self.opened.map.advise_random().map_err(|error| StoreError::io(format!("map {}", self.opened.name), error))
     }
 
     /// For a file that is written once, as a copy: it grows in small steps, so that it ends with few free pages.
@@ -121,21 +121,21 @@ impl Opening {
     }
 
     /// The fault of the damaged meta page.
-    pub fn fault(&self) -> Option<&Error> {
+    pub fn fault(&self) -> Option<&StoreError> {
         self.faults.first()
     }
 
     /// Continues from the meta page at this index in [`Opening::metas`].
-    pub fn choose(self, index: usize) -> Result<TreeFile, Error> {
+    pub fn choose(self, index: usize) -> Result<TreeFile, StoreError> {
         self.choose_for(index, Arc::default())
     }
 
     /// The same for a file that accepts no changes once its store has stopped, and whose failed syncs stop the store.
-    pub(crate) fn choose_for(self, index: usize, fail_stop: Arc<FailStop>) -> Result<TreeFile, Error> {
+    pub(crate) fn choose_for(self, index: usize, fail_stop: Arc<FailStop>) -> Result<TreeFile, StoreError> {
         let Opening { opened, access, metas, .. } = self;
         let newest = metas.first().map_or(0, |(_, meta)| meta.sequence);
         let (slot, meta) =
-            metas.get(index).cloned().ok_or_else(|| Error::corrupt(&opened.name, 0, "no such meta page"))?;
+            metas.get(index).cloned().ok_or_else(|| StoreError::corrupt(&opened.name, 0, "no such meta page"))?;
         if access != Access::ReadOnly {
             // A process that was killed, or whose sync failed, leaves pages in the page cache that may not be on the
             // disk. Everything that this meta page reaches was synced before it was written; the meta page itself may
@@ -143,7 +143,7 @@ impl Opening {
             // rewritten, since after a failed sync the kernel considers its page clean.
             let file = &opened.file;
             let written = file.write_all_at(&meta.encode(slot), slot.offset()).and_then(|()| file.sync_data());
-            written.map_err(|error| Error::io(format!("sync {}", opened.name), error))?;
+            written.map_err(|error| StoreError::io(format!("sync {}", opened.name), error))?;
         }
         let shared = Shared::new(opened, fail_stop)?;
         let page_count = shared.space().page_count;

@@ -15,7 +15,7 @@ use super::format::root::Root;
 use super::read::view::{TreeInfo, TreeView};
 use super::state::shared::Shared;
 use super::state::space::Bitmap;
-use crate::base::error::Error;
+use crate::base::error::StoreError;
 use crate::base::key::TreeId;
 
 /// Maximum number of faults in a report; further ones are only counted.
@@ -45,7 +45,7 @@ impl TreeStat {
 
 /// Result of a verification.
 #[derive(Debug, Default)]
-pub struct Report {
+pub struct TreeReport {
     /// By tree.
     pub trees: Vec<TreeStat>,
     /// Number of pages that the view reaches, including meta pages, catalog and space map.
@@ -53,18 +53,18 @@ pub struct Report {
     /// Pages of the catalog and of the space map.
     pub system_pages: u64,
     /// Faults with file and offset; at most 1,000.
-    pub faults: Vec<Error>,
+    pub faults: Vec<StoreError>,
     /// Number of faults.
     pub fault_count: u64,
 }
 
-impl Report {
+impl TreeReport {
     /// Whether nothing is wrong.
     pub fn is_clean(&self) -> bool {
         self.fault_count == 0
     }
 
-    pub(super) fn fault(&mut self, error: Error) {
+    pub(super) fn fault(&mut self, error: StoreError) {
         self.fault_count += 1;
         if self.faults.len() < FAULTS_LISTED_MAX {
             self.faults.push(error);
@@ -100,13 +100,13 @@ impl TreeFile {
 
 impl TreeView {
     /// Checks everything that the view reaches; none of its pages changes while the view is held.
-    pub fn verify(&self) -> Report {
+    pub fn verify(&self) -> TreeReport {
         self.verify_reached().0
     }
 
     /// The same; also returns the reached pages.
-    pub(super) fn verify_reached(&self) -> (Report, Bitmap) {
-        let mut walk = Verify { shared: self.shared(), seen: Bitmap::default(), report: Report::default() };
+    pub(super) fn verify_reached(&self) -> (TreeReport, Bitmap) {
+        let mut walk = Verify { shared: self.shared(), seen: Bitmap::default(), report: TreeReport::default() };
         for page in 0..META_PAGES {
             walk.seen.insert(page);
         }
@@ -127,7 +127,7 @@ impl TreeView {
 struct Verify<'v> {
     shared: &'v Shared,
     seen: Bitmap,
-    report: Report,
+    report: TreeReport,
 }
 
 /// A node to visit: its place, its level, and the fences of its keys.

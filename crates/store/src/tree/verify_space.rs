@@ -7,12 +7,12 @@
 use super::file::TreeFile;
 use super::format::page::{Damage, META_PAGES, PageNo};
 use super::state::space::{Bitmap, Space};
-use super::verify::Report;
+use super::verify::TreeReport;
 
 impl TreeFile {
     /// Checks everything that the newest view reaches, and the allocation state. While the view is held none of its
     /// pages may be free, whatever checkpoints do meanwhile.
-    pub fn verify(&self) -> Report {
+    pub fn verify(&self) -> TreeReport {
         let view = self.view();
         let (mut report, reached) = view.verify_reached();
         let space = self.shared.space();

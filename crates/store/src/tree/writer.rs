@@ -25,7 +25,7 @@ use super::read::catalog::{NAME_BYTES_MAX, Trees};
 use super::read::view::TreeView;
 use super::state::shared::Growth;
 use super::state::space::{Bitmap, Waiting, join};
-use crate::base::error::Error;
+use crate::base::error::StoreError;
 use crate::base::key::{TreeId, Version};
 use crate::base::limits::TREES_MAX;
 use crate::log::LogPosition;
@@ -47,10 +47,10 @@ pub struct TreeWriter<'f> {
 
 impl TreeFile {
     /// Starts a checkpoint on the newest view.
-    pub fn begin(&self, pace: Pace) -> Result<TreeWriter<'_>, Error> {
+    pub fn begin(&self, pace: Pace) -> Result<TreeWriter<'_>, StoreError> {
         self.shared.fail_stop().check()?;
         if self.is_writing.swap(true, Ordering::AcqRel) {
-            return Err(Error::Busy);
+            return Err(StoreError::Busy);
         }
         let mut current = self.current();
         current.views.forget_gone();
@@ -76,9 +76,9 @@ impl<'f> TreeWriter<'f> {
     }
 
     /// Sets the name of a tree.
-    pub fn set_name(&mut self, tree: TreeId, name: &str) -> Result<(), Error> {
+    pub fn set_name(&mut self, tree: TreeId, name: &str) -> Result<(), StoreError> {
         if name.len() > NAME_BYTES_MAX {
-            return Err(Error::Limit { what: "name of a tree", limit: NAME_BYTES_MAX as u64 });
+            return Err(StoreError::Limit { what: "name of a tree", limit: NAME_BYTES_MAX as u64 });
         }
         self.touch(tree)?;
         self.trees.set_name(tree.0, Some(name));
@@ -90,7 +90,7 @@ impl<'f> TreeWriter<'f> {
         &mut self,
         tree: TreeId,
         changes: impl IntoIterator<Item = (&'e [u8], Option<&'e [u8]>)>,
-    ) -> Result<(), Error> {
+    ) -> Result<(), StoreError> {
         self.merge_with(tree, &[], changes)
     }
 
@@ -100,7 +100,7 @@ impl<'f> TreeWriter<'f> {
         tree: TreeId,
         cuts: &[Cut<'_>],
         changes: impl IntoIterator<Item = (&'e [u8], Option<&'e [u8]>)>,
-    ) -> Result<(), Error> {
+    ) -> Result<(), StoreError> {
         self.read_own_pages(tree)?;
         let root = self.merge_root(self.trees.root(tree.0), cuts, changes)?;
         self.trees.set_root(tree.0, root);
@@ -109,7 +109,7 @@ impl<'f> TreeWriter<'f> {
 
     /// Deletes the keys from `from` on and below `to` (or to the end). Whole pages in between are freed without being
     /// rewritten, but each is read, for its entry count and its overflow values.
-    pub fn delete_range(&mut self, tree: TreeId, from: &[u8], to: Option<&[u8]>) -> Result<(), Error> {
+    pub fn delete_range(&mut self, tree: TreeId, from: &[u8], to: Option<&[u8]>) -> Result<(), StoreError> {
         if to.is_some_and(|to| to <= from) {
             return Ok(());
         }
@@ -117,9 +117,9 @@ impl<'f> TreeWriter<'f> {
     }
 
     /// Makes a finished build the content of a tree, which must be empty (see [`TreeWriter::clear`]).
-    pub fn attach(&mut self, tree: TreeId, build: BulkRoot) -> Result<(), Error> {
+    pub fn attach(&mut self, tree: TreeId, build: BulkRoot) -> Result<(), StoreError> {
         if self.trees.root(tree.0).page != PageNo::NONE {
-            return Err(Error::Limit { what: "entries of a tree that a build is attached to", limit: 0 });
+            return Err(StoreError::Limit { what: "entries of a tree that a build is attached to", limit: 0 });
         }
         self.touch(tree)?;
         let (root, pages) = build.into_parts();
@@ -129,7 +129,7 @@ impl<'f> TreeWriter<'f> {
     }
 
     /// Empties a tree and frees all its pages. Reads every leaf, for its overflow values.
-    pub fn clear(&mut self, tree: TreeId) -> Result<(), Error> {
+    pub fn clear(&mut self, tree: TreeId) -> Result<(), StoreError> {
         self.read_own_pages(tree)?;
         let root = self.trees.root(tree.0);
         self.is_broken = true;
@@ -143,22 +143,22 @@ impl<'f> TreeWriter<'f> {
     }
 
     /// Empties a tree and removes its name.
-    pub fn remove(&mut self, tree: TreeId) -> Result<(), Error> {
+    pub fn remove(&mut self, tree: TreeId) -> Result<(), StoreError> {
         self.clear(tree)?;
         self.trees.set_name(tree.0, None);
         Ok(())
     }
 
-    fn touch(&mut self, tree: TreeId) -> Result<(), Error> {
+    fn touch(&mut self, tree: TreeId) -> Result<(), StoreError> {
         if tree.0 >= TREES_MAX {
-            return Err(Error::Limit { what: "tree id", limit: u64::from(TREES_MAX) });
+            return Err(StoreError::Limit { what: "tree id", limit: u64::from(TREES_MAX) });
         }
         self.touched.insert(tree.0);
         Ok(())
     }
 
     /// A tree that this checkpoint has already changed is read again, from pages that must be in the file for that.
-    fn read_own_pages(&mut self, tree: TreeId) -> Result<(), Error> {
+    fn read_own_pages(&mut self, tree: TreeId) -> Result<(), StoreError> {
         if self.touched.contains(&tree.0) {
             self.output.flush()?;
             self.file.shared.cover()?;
@@ -167,7 +167,7 @@ impl<'f> TreeWriter<'f> {
     }
 
     /// Syncs what was written so far, so that [`TreeWriter::finish`] is short.
-    pub(crate) fn sync_so_far(&mut self) -> Result<(), Error> {
+    pub(crate) fn sync_so_far(&mut self) -> Result<(), StoreError> {
         self.output.flush()?;
         self.file.shared.sync_all().map_err(|error| self.file.shared.io_failure("sync", error))
     }
@@ -177,7 +177,7 @@ impl<'f> TreeWriter<'f> {
         root: Root,
         cuts: &[Cut<'_>],
         changes: impl IntoIterator<Item = Edit<'e>>,
-    ) -> Result<Root, Error> {
+    ) -> Result<Root, StoreError> {
         self.is_broken = true;
         let shared = self.file.shared.clone();
         #[expect(clippy::map_identity, reason = "it shortens the lifetime of the changes to that of `shared`")]
@@ -188,7 +188,7 @@ impl<'f> TreeWriter<'f> {
     }
 
     /// Makes everything durable and visible: the trees now contain the versions up to `version`, and replay starts at `log_start`.
-    pub fn finish(self, version: Version, log_start: LogPosition) -> Result<Arc<TreeView>, Error> {
+    pub fn finish(self, version: Version, log_start: LogPosition) -> Result<Arc<TreeView>, StoreError> {
         self.finish_reaching(version, log_start, version)
     }
 
@@ -198,9 +198,9 @@ impl<'f> TreeWriter<'f> {
         version: Version,
         log_start: LogPosition,
         reaches: Version,
-    ) -> Result<Arc<TreeView>, Error> {
+    ) -> Result<Arc<TreeView>, StoreError> {
         if self.is_broken {
-            return Err(Error::Aborted);
+            return Err(StoreError::Aborted);
         }
         let catalog = self.write_catalog()?;
         let (old_places, live) = {
@@ -224,14 +224,14 @@ impl<'f> TreeWriter<'f> {
         Ok(self.publish(meta, places, live))
     }
 
-    fn write_catalog(&mut self) -> Result<Root, Error> {
+    fn write_catalog(&mut self) -> Result<Root, StoreError> {
         let touched = std::mem::take(&mut self.touched);
         let rows: Vec<_> = touched.iter().map(|tree| (tree.to_be_bytes(), self.trees.row(*tree))).collect();
         let changes = rows.iter().map(|(key, row)| (key.as_slice(), row.as_deref()));
         self.merge_root(self.base.meta().catalog, &[], changes)
     }
 
-    fn write_meta(&mut self, meta: &Meta) -> Result<(), Error> {
+    fn write_meta(&mut self, meta: &Meta) -> Result<(), StoreError> {
         let shared = &self.file.shared;
         let slot = PageNo((self.file.current().slot.0 + 1) % META_PAGES);
         let page = meta.encode(slot);

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use store::{Fold, Options, Store, TreeId};
+use store::{Fold, Store, StoreOptions, TreeId};
 
 /// Decodes a value or an operand.
 pub(crate) fn number(bytes: &[u8]) -> i64 {
@@ -11,8 +11,8 @@ pub(crate) fn number(bytes: &[u8]) -> i64 {
 }
 
 /// Small memtables and log segments, so that memtables are frozen and segments change in the middle of a test.
-pub(crate) fn options() -> Options {
-    let mut options = Options::default();
+pub(crate) fn options() -> StoreOptions {
+    let mut options = StoreOptions::default();
     options.map_bytes = 1 << 32;
     options.memtable_bytes = 256 * 1024;
     options.log_segment_bytes = 256 * 1024;

@@ -10,7 +10,7 @@ use std::path::Path;
 use store::disk::SystemDisk;
 use store::log::LogPosition;
 use store::tree::{PAGE_BYTES, TreeFile};
-use store::{Direction, Durability, Error, KeyRange, Options, Store, TreeId, Tx, Version};
+use store::{Direction, Durability, KeyRange, Store, StoreError, StoreOptions, TreeId, Tx, Version};
 
 const BLOCK: usize = 4096;
 /// The log segment that [`write_store`] fills.
@@ -30,8 +30,8 @@ pub(crate) fn folder() -> tempfile::TempDir {
     if memory.is_dir() { tempfile::tempdir_in(memory).unwrap() } else { tempfile::tempdir().unwrap() }
 }
 
-fn options() -> Options {
-    let mut options = Options::default();
+fn options() -> StoreOptions {
+    let mut options = StoreOptions::default();
     options.durability = Durability::None;
     options.memtable_bytes = 256 * 1024;
     options.log_segment_bytes = 64 * 1024;
@@ -87,7 +87,7 @@ pub(crate) fn reseal_pages(bytes: &mut [u8]) {
     }
 }
 
-fn content(store: &Store) -> Result<State, Error> {
+fn content(store: &Store) -> Result<State, StoreError> {
     let mut state = State::new();
     let Some(tree) = store.existing_tree("t")? else { return Ok(state) };
     let reader = store.reader()?;
@@ -111,11 +111,11 @@ pub(crate) fn check_log(directory: &Path, bytes: &[u8], states: &[State], is_res
             }
             true
         }
-        Err(Error::Corrupt { file, what, .. }) => {
+        Err(StoreError::Corrupt { file, what, .. }) => {
             assert!(!file.is_empty() && !what.is_empty());
             false
         }
-        Err(Error::Format { .. }) => false,
+        Err(StoreError::Format { .. }) => false,
         Err(error) => {
             assert!(is_resealed, "{error}");
             false

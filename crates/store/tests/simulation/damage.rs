@@ -21,7 +21,7 @@ use std::time::Duration;
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 use store::disk::Disk;
-use store::{Abort, Direction, Error, KeyRange, Store, Tx, Version};
+use store::{Abort, Direction, KeyRange, Store, StoreError, Tx, Version};
 
 use super::content::{Content, Files};
 use super::platter::Event;
@@ -305,14 +305,16 @@ fn start_log_at(tree: &mut Content, page: usize, segment: u64) {
 }
 
 /// Checks that an error names a place; returns whether it is in the tree file.
-fn place_of(error: &Error, doing: &str) -> Result<bool, String> {
+fn place_of(error: &StoreError, doing: &str) -> Result<bool, String> {
     match error {
-        Error::Corrupt { file, what, .. } if !what.is_empty() => {
+        StoreError::Corrupt { file, what, .. } if !what.is_empty() => {
             let is_known = file.starts_with("tree") || file.ends_with(".log");
             if is_known { Ok(file.starts_with("tree")) } else { Err(format!("{doing}: no place in `{error}`")) }
         }
-        Error::Format { .. } => Ok(true),
-        Error::Io { context, source } if source.kind() == ErrorKind::NotFound && context == "open tree" => Ok(true),
+        StoreError::Format { .. } => Ok(true),
+        StoreError::Io { context, source } if source.kind() == ErrorKind::NotFound && context == "open tree" => {
+            Ok(true)
+        }
         other => Err(format!("{doing}: {other}")),
     }
 }
@@ -406,7 +408,13 @@ fn is_right(specimen: &Specimen, store: &Store, state: &State) -> Result<bool, S
     Ok(is_right)
 }
 
-fn read(specimen: &Specimen, store: &Store, name: &str, entries: &Entries, is_true: &mut bool) -> Result<(), Error> {
+fn read(
+    specimen: &Specimen,
+    store: &Store,
+    name: &str,
+    entries: &Entries,
+    is_true: &mut bool,
+) -> Result<(), StoreError> {
     if store.existing_tree(name)? != specimen.trees.get(name).copied() {
         // The version is older than the tree, or the catalog is damaged.
         *is_true = entries.is_empty();
@@ -452,7 +460,7 @@ fn read(specimen: &Specimen, store: &Store, name: &str, entries: &Entries, is_tr
         }
         Err(Abort)
     });
-    if !matches!(prepared, Err(Error::Aborted)) {
+    if !matches!(prepared, Err(StoreError::Aborted)) {
         prepared?;
     }
     failed.map_or(Ok(()), Err)
@@ -462,7 +470,7 @@ fn read(specimen: &Specimen, store: &Store, name: &str, entries: &Entries, is_tr
 fn follow(specimen: &Specimen, store: &Store, last: u64) -> Result<(), String> {
     let oldest = store.stats().changes_oldest;
     let (mut state, mut is_behind_told) = (State::new(), true);
-    let is_end = |error: &Error| matches!(error, Error::Gone { .. }) || place_of(error, "following").is_ok();
+    let is_end = |error: &StoreError| matches!(error, StoreError::Gone { .. }) || place_of(error, "following").is_ok();
     let mut reader = match store.changes_since(Version(oldest)) {
         Ok(reader) => reader,
         Err(error) if is_end(&error) => return Ok(()),
@@ -510,12 +518,12 @@ fn write_on(specimen: &Specimen, store: &Store, version: u64) -> Result<(), Stri
                 keys.iter().for_each(|key| drop(entries.remove(key)));
                 entries.insert(b"new".to_vec(), name.as_bytes().to_vec());
             }
-            Err(Error::Poisoned) => return Ok(()),
+            Err(StoreError::Poisoned) => return Ok(()),
             Err(error) => return place_of(&error, "writing").map(drop),
         }
     }
     if let Err(error) = store.checkpoint() {
-        return if matches!(error, Error::Poisoned) { Ok(()) } else { place_of(&error, "checkpoint").map(drop) };
+        return if matches!(error, StoreError::Poisoned) { Ok(()) } else { place_of(&error, "checkpoint").map(drop) };
     }
     let is_right = is_right(specimen, store, &state)?;
     if is_right || !store.verify().is_clean() {

@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 use store::disk::Disk;
-use store::{Error, Store};
+use store::{Store, StoreError};
 
 use super::crash::recover;
 use super::disk::{FaultPlan, SimulatedDisk};
@@ -81,21 +81,21 @@ impl Start {
         let bounds = bounds_after(&error, history, self.count);
         let found = history::check(&store, history, &bounds).map_err(|wrong| format!("reads do not go on: {wrong}"))?;
         disk.set_plan(None);
-        if is_poisoned || matches!(error, Error::Unknown(_)) {
+        if is_poisoned || matches!(error, StoreError::Unknown(_)) {
             let mut as_shown = history.clone();
             as_shown[0].go_back_to(found[0]);
-            if !matches!(error, Error::Unknown(_)) {
+            if !matches!(error, StoreError::Unknown(_)) {
                 *history = as_shown.clone();
             }
             let again = life::work(disk, &store, &self.plan, &mut as_shown);
-            let is_refused = matches!(again, Err(Error::Poisoned | Error::Unknown(_)));
+            let is_refused = matches!(again, Err(StoreError::Poisoned | StoreError::Unknown(_)));
             return if is_refused { Ok(()) } else { Err(format!("after a failed sync it goes on: {again:?}")) };
         }
         history[0].go_back_to(found[0]);
         let (began, first) = (Instant::now(), error);
         while let Err(error) = life::work(disk, &store, &self.plan, history) {
             // The sync of another thread may have failed only after the check above; there has been no fault since.
-            if matches!(error, Error::Poisoned | Error::Unknown(_)) {
+            if matches!(error, StoreError::Poisoned | StoreError::Unknown(_)) {
                 return Ok(());
             }
             if began.elapsed() > PATIENCE {
@@ -168,9 +168,9 @@ impl Start {
 }
 
 /// The transactions that may be there: at least the acknowledged ones; with an unknown outcome up to all that were begun.
-fn bounds_after(error: &Error, history: &History, count: u64) -> Bounds {
+fn bounds_after(error: &StoreError, history: &History, count: u64) -> Bounds {
     let low = acknowledged(history, count);
-    let high = if matches!(error, Error::Unknown(_)) { history[0].begun } else { low };
+    let high = if matches!(error, StoreError::Unknown(_)) { history[0].begun } else { low };
     Bounds { low: vec![low], high: vec![high] }
 }
 
@@ -212,9 +212,9 @@ fn acknowledged(history: &[Writer], count: u64) -> u64 {
     history[0].acknowledged().max(count)
 }
 
-fn refuse_damage(error: &Error, doing: &str) -> Result<(), String> {
+fn refuse_damage(error: &StoreError, doing: &str) -> Result<(), String> {
     match error {
-        Error::Io { .. } | Error::Full | Error::Unknown(_) | Error::Poisoned => Ok(()),
+        StoreError::Io { .. } | StoreError::Full | StoreError::Unknown(_) | StoreError::Poisoned => Ok(()),
         other => Err(format!("while {doing}: {other}")),
     }
 }

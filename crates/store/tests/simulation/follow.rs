@@ -7,7 +7,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use store::{Change, Changeset, Error, Store, TreeId, Version};
+use store::{Change, Changeset, Store, StoreError, TreeId, Version};
 
 use super::history::{COUNTS, Operation, Stamp, Writer};
 
@@ -53,7 +53,7 @@ pub(crate) fn check_changes(store: &Store, history: &[Writer], counts: &[u64]) -
     let mut version = stats.changes_oldest;
     let mut reader = match store.changes_since(Version(version)) {
         Ok(reader) => reader,
-        Err(Error::Gone { .. }) => return Ok(()),
+        Err(StoreError::Gone { .. }) => return Ok(()),
         Err(error) => return Err(format!("changes: {error}")),
     };
     loop {
@@ -61,7 +61,7 @@ pub(crate) fn check_changes(store: &Store, history: &[Writer], counts: &[u64]) -
             Ok(Some(changeset)) => changeset,
             Ok(None) => break,
             // A memtable that was full at the end is merged at once, which frees log segments.
-            Err(Error::Gone { .. }) => return Ok(()),
+            Err(StoreError::Gone { .. }) => return Ok(()),
             Err(error) => return Err(format!("changes after {version}: {error}")),
         };
         version += 1;

@@ -10,7 +10,9 @@ use std::time::Duration;
 
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
-use store::{Abort, Commit, Durability, Error, KeyRange, Options, Store, Submit, Transaction, TreeId, Tx};
+use store::{
+    Abort, Commit, Durability, KeyRange, RetriableTransaction, Store, StoreError, StoreOptions, Submit, TreeId, Tx,
+};
 
 use super::disk::{Manner, SimulatedDisk};
 use super::history::{COUNTS, Operation, Stamp, Writer, check_writer};
@@ -27,7 +29,7 @@ const OVERFLOW_FROM: u32 = 1025;
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
     pub(crate) seed: u64,
-    pub(crate) options: Options,
+    pub(crate) options: StoreOptions,
     pub(crate) manner: Manner,
     /// Trees that all writers share.
     trees: u64,
@@ -60,7 +62,7 @@ impl Plan {
     pub(crate) fn any(seed: u64, durability: Durability) -> Plan {
         let mut rng = SmallRng::seed_from_u64(seed);
         let rng = &mut rng;
-        let mut options = Options::default();
+        let mut options = StoreOptions::default();
         options.durability = durability;
         options.memtable_bytes = 256 * 1024;
         options.log_segment_bytes = 64 * 1024;
@@ -193,7 +195,7 @@ struct Step {
     number: u64,
     counts: TreeId,
     changes: Vec<(TreeId, Operation)>,
-    told: mpsc::Sender<(u64, Result<u64, Error>)>,
+    told: mpsc::Sender<(u64, Result<u64, StoreError>)>,
 }
 
 impl Step {
@@ -217,12 +219,12 @@ impl Step {
     }
 }
 
-impl Transaction for Step {
+impl RetriableTransaction for Step {
     fn prepare(&mut self, tx: &mut Tx<'_>) -> Result<(), Abort> {
         self.change(tx)
     }
 
-    fn finish(self: Box<Self>, outcome: Result<Commit, Error>) {
+    fn finish(self: Box<Self>, outcome: Result<Commit, StoreError>) {
         let outcome = outcome.map(|commit| commit.version.0);
         if let Ok(version) = outcome {
             self.disk.note(Note::Acknowledged(self.writer, self.number, version));
@@ -233,7 +235,7 @@ impl Transaction for Step {
 }
 
 /// The error that stopped a writer, if one did.
-pub(crate) type Stopped = Result<(), Error>;
+pub(crate) type Stopped = Result<(), StoreError>;
 
 /// One writer's work on an open store.
 pub(crate) struct Client<'l> {
@@ -268,7 +270,7 @@ impl Client<'_> {
             }
             match self.store.submit(&reader, step) {
                 Submit::Queued => in_flight += 1,
-                Submit::Busy(_) => return Err(Error::Busy),
+                Submit::Busy(_) => return Err(StoreError::Busy),
             }
             while in_flight >= self.plan.in_flight {
                 self.hear(&outcomes)?;
@@ -282,7 +284,11 @@ impl Client<'_> {
         Ok(())
     }
 
-    fn next_step(&mut self, rng: &mut SmallRng, told: mpsc::Sender<(u64, Result<u64, Error>)>) -> Result<Step, Error> {
+    fn next_step(
+        &mut self,
+        rng: &mut SmallRng,
+        told: mpsc::Sender<(u64, Result<u64, StoreError>)>,
+    ) -> Result<Step, StoreError> {
         let operations = self.plan.operations(rng, self.number, self.writer);
         let counts = self.store.tree(COUNTS)?;
         let mut changes = Vec::new();
@@ -295,20 +301,20 @@ impl Client<'_> {
         Ok(Step { disk, writer: self.number, number, counts, changes, told })
     }
 
-    fn commit(&mut self, step: &mut Step) -> Result<(), Error> {
+    fn commit(&mut self, step: &mut Step) -> Result<(), StoreError> {
         let commit = self.store.commit(&mut |tx| step.change(tx))?;
         self.disk.note(Note::Acknowledged(self.number, step.number, commit.version.0));
         self.writer.acknowledge(step.number, commit.version.0);
         Ok(())
     }
 
-    fn hear(&mut self, outcomes: &mpsc::Receiver<(u64, Result<u64, Error>)>) -> Result<(), Error> {
+    fn hear(&mut self, outcomes: &mpsc::Receiver<(u64, Result<u64, StoreError>)>) -> Result<(), StoreError> {
         let (number, outcome) = outcomes.recv().expect("each submitted transaction is finished");
         self.writer.acknowledge(number, outcome?);
         Ok(())
     }
 
-    fn checkpoint(&mut self, turn: u64) -> Result<(), Error> {
+    fn checkpoint(&mut self, turn: u64) -> Result<(), StoreError> {
         let id = turn << 8 | u64::from(self.number);
         self.disk.note(Note::CheckpointBegun(id));
         self.store.checkpoint()?;
@@ -317,7 +323,7 @@ impl Client<'_> {
     }
 
     /// A copy holds what was acknowledged before it was begun, and each other transaction whole or not at all.
-    fn backup(&mut self, turn: u64) -> Result<(), Error> {
+    fn backup(&mut self, turn: u64) -> Result<(), StoreError> {
         let manner = Manner { has_direct: false, free_bytes: Some(1 << 40) };
         let to = Arc::new(SimulatedDisk::start(&Platter::default(), manner, None));
         let id = turn << 8 | u64::from(self.number) | BACKUP;
@@ -331,7 +337,7 @@ impl Client<'_> {
     }
 
     /// Attaches a whole tree, as one transaction.
-    fn attach(&mut self, rng: &mut SmallRng) -> Result<(), Error> {
+    fn attach(&mut self, rng: &mut SmallRng) -> Result<(), StoreError> {
         let number = self.writer.begun + 1;
         let tree = format!("bulk-{}-{number}", self.number);
         let (id, counts) = (self.store.tree(&tree)?, self.store.tree(COUNTS)?);
@@ -379,8 +385,14 @@ pub(crate) fn work(disk: &Arc<SimulatedDisk>, store: &Store, plan: &Plan, writer
         is_over.store(true, Ordering::Relaxed);
         let told: Vec<Stopped> = others.into_iter().map(|other| other.join().unwrap()).collect();
         for error in told.into_iter().filter_map(Result::err) {
-            let is_the_disks =
-                matches!(error, Error::Io { .. } | Error::Full | Error::Unknown(_) | Error::Poisoned | Error::Busy);
+            let is_the_disks = matches!(
+                error,
+                StoreError::Io { .. }
+                    | StoreError::Full
+                    | StoreError::Unknown(_)
+                    | StoreError::Poisoned
+                    | StoreError::Busy
+            );
             assert!(is_the_disks, "beside the writers: {error}");
         }
         worked

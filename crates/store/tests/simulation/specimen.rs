@@ -11,7 +11,7 @@ use std::time::Duration;
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 use store::disk::Disk;
-use store::{Change, Changeset, KeyRange, Options, Store, TreeId, Tx, Version};
+use store::{Change, Changeset, KeyRange, Store, StoreOptions, TreeId, Tx, Version};
 
 use super::content::Files;
 use super::disk::{Manner, SimulatedDisk};
@@ -68,8 +68,8 @@ pub(crate) struct Specimen {
     told: BTreeMap<u64, Vec<u8>>,
 }
 
-pub(crate) fn options() -> Options {
-    let mut options = Options::default();
+pub(crate) fn options() -> StoreOptions {
+    let mut options = StoreOptions::default();
     options.memtable_bytes = 256 * 1024;
     options.log_segment_bytes = 64 * 1024;
     options.changes_kept_bytes = 64 * 1024;

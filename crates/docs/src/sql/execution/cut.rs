@@ -8,7 +8,7 @@ use binjson::FieldCache;
 use super::part::{Part, Shared};
 use super::run::{LevelKeys, Run, RunMemory, ended};
 use super::workers::Workers;
-use crate::engine::{Direction, KeyRange, TreeId, View};
+use crate::engine::{Direction, KeyRange, ReadView, TreeId};
 use crate::sql::expressions::Fixed;
 use crate::sql::limits::{Budget, Fault, Meter, QueryError};
 use crate::sql::planning::{Access, Plan};
@@ -149,7 +149,7 @@ impl<'e> Run<'e, dyn RowSink + 'e> {
     /// The run of one part, of which at most `keep` rows are wanted.
     pub(super) fn of_part(
         plan: &'e Plan,
-        (fixed, view, budget): (&'e Fixed<'e>, &'e dyn View, &'e Budget<'e>),
+        (fixed, view, budget): (&'e Fixed<'e>, &'e dyn ReadView, &'e Budget<'e>),
         memory: &'e mut RunMemory,
         sink: &'e mut (dyn RowSink + 'e),
         (part, keep): (Part<'e>, Option<usize>),

@@ -11,9 +11,9 @@ use bumpalo::Bump;
 use super::run::{End, Flow, Run, Scratch, ended};
 use super::workers::Workers;
 use super::{gathered, lists};
-use crate::engine::View;
+use crate::engine::ReadView;
 use crate::sql::expressions::{Expr, Fixed, Scope, constants};
-use crate::sql::limits::{Budget, Meter, Outcome, QueryError, Tally};
+use crate::sql::limits::{Budget, ExecutionCounts, Meter, QueryError, Tally};
 use crate::sql::planning::Plan;
 use crate::sql::rows::{Relations, RowSink};
 use crate::sql::values::{OuterValue, Value, workspace};
@@ -24,7 +24,7 @@ const CACHE_SLOTS: usize = 64;
 /// The context of an execution.
 #[derive(Clone, Copy)]
 pub(super) struct Around<'a> {
-    pub(super) view: &'a dyn View,
+    pub(super) view: &'a dyn ReadView,
     pub(super) parameters: &'a [Value<'a>],
     pub(super) budget: &'a Budget<'a>,
     /// Runs its inner queries.
@@ -44,7 +44,7 @@ pub(super) fn execute<S: RowSink + ?Sized>(
     around: Around<'_>,
     scratch: &mut Scratch,
     sink: &mut S,
-) -> Result<Outcome, QueryError> {
+) -> Result<ExecutionCounts, QueryError> {
     let (gathered, levels) = (around.meter.gathered(), around.meter.levels());
     let outcome = execute_within(plan, query, around, scratch, sink);
     around.meter.set_gathered(gathered);
@@ -61,7 +61,7 @@ fn execute_within<S: RowSink + ?Sized>(
     around: Around<'_>,
     scratch: &mut Scratch,
     sink: &mut S,
-) -> Result<Outcome, QueryError> {
+) -> Result<ExecutionCounts, QueryError> {
     let Around { view, parameters, budget, relations, outer, tally, meter } = around;
     scratch.run.begin();
     let slot = query % CACHE_SLOTS;

@@ -17,8 +17,8 @@ use super::part::Shared;
 use super::run::{End, GROUP_OVERHEAD_BYTES, Groups, Run};
 use super::spilling::share;
 use super::workers::Taken;
-use crate::engine::View;
-use crate::sql::expressions::aggregate::State;
+use crate::engine::ReadView;
+use crate::sql::expressions::aggregate::AggregateState;
 use crate::sql::limits::{Meter, QueryError, ROW_UNITS, ROWS_READ, Tally};
 use crate::sql::planning::Plan;
 use crate::sql::rows::{NoRows, RowSink, Runs, Sorter};
@@ -30,7 +30,7 @@ const WAITING: (usize, usize) = (1, 4);
 #[derive(Default)]
 struct Gathered {
     groups: Groups,
-    states: Vec<State>,
+    states: Vec<AggregateState>,
     sort: Sorter,
     /// Spilled groups.
     group_runs: Runs,
@@ -51,7 +51,7 @@ impl<S: RowSink + ?Sized> Run<'_, S> {
         &mut self,
         cuts: &Cuts,
         taken: &Taken<'_>,
-        view: &(dyn View + Sync),
+        view: &(dyn ReadView + Sync),
     ) -> Result<bool, End> {
         let (plan, budget, keep) = (self.plan, self.budget, self.keep());
         let Some(fixed) = Common::of(plan, self.fixed) else { return Ok(false) };
@@ -180,7 +180,7 @@ impl Gathered {
         self.sort.append(part.sort, keep, meter)?;
         let width = plan.aggregates.len();
         if plan.group.is_empty() {
-            self.states.resize_with(width.max(self.states.len()), State::default);
+            self.states.resize_with(width.max(self.states.len()), AggregateState::default);
             self.groups.bytes += add_states(&mut self.states, part.states, plan, meter)?;
             return Ok(());
         }
@@ -192,10 +192,11 @@ impl Gathered {
         }
         let mut states = part.states.into_iter();
         let arrived = part.groups.fields.into_iter().zip(part.groups.arrivals);
-        let apiece = plan.aggregates.iter().map(|call| State::bytes(call.kind)).sum::<usize>() + GROUP_OVERHEAD_BYTES;
+        let apiece =
+            plan.aggregates.iter().map(|call| AggregateState::bytes(call.kind)).sum::<usize>() + GROUP_OVERHEAD_BYTES;
         for (key, (fields, arrival)) in keys.into_iter().zip(arrived) {
             meter.tick(ROW_UNITS)?;
-            let own: Vec<State> = states.by_ref().take(width).collect();
+            let own: Vec<AggregateState> = states.by_ref().take(width).collect();
             match self.groups.places.get(&key) {
                 Some(&place) => {
                     let grown = add_states(&mut self.states[place * width..(place + 1) * width], own, plan, meter)?;
@@ -203,7 +204,7 @@ impl Gathered {
                 }
                 None => {
                     self.groups.bytes += key.len() + fields.len() + apiece;
-                    self.groups.bytes += own.iter().map(State::rare_bytes).sum::<usize>();
+                    self.groups.bytes += own.iter().map(AggregateState::rare_bytes).sum::<usize>();
                     self.groups.places.insert(key, self.groups.fields.len());
                     self.groups.fields.push(fields);
                     self.groups.arrivals.push(arrival);
@@ -216,7 +217,12 @@ impl Gathered {
 }
 
 /// Returns how many more bytes they hold.
-fn add_states(into: &mut [State], states: Vec<State>, plan: &Plan, meter: &Meter<'_>) -> Result<usize, QueryError> {
+fn add_states(
+    into: &mut [AggregateState],
+    states: Vec<AggregateState>,
+    plan: &Plan,
+    meter: &Meter<'_>,
+) -> Result<usize, QueryError> {
     let all = into.iter_mut().zip(states).zip(&plan.aggregates);
     let grown: Result<usize, _> = all.map(|((into, state), call)| into.add_part(state, call, meter)).sum();
     Ok(grown?)

@@ -4,11 +4,11 @@ use bumpalo::Bump;
 
 use super::run::{End, Flow, GROUP_OVERHEAD_BYTES, Groups, Run};
 use super::spilling::{Distinct, late_row};
-use crate::sql::expressions::aggregate::State;
+use crate::sql::expressions::aggregate::AggregateState;
 use crate::sql::expressions::{Expr, Fixed, Frame, Scope};
 use crate::sql::limits::{QueryError, ROW_UNITS};
 use crate::sql::rows::RowSink;
-use crate::sql::values::{Field, Value, Workspace, sort, workspace};
+use crate::sql::values::{FieldValue, Value, Workspace, sort, workspace};
 
 impl<S: RowSink + ?Sized> Run<'_, S> {
     /// Folds a row into its group's aggregates.
@@ -69,7 +69,7 @@ impl<S: RowSink + ?Sized> Run<'_, S> {
         let mut room = self.fixed.meter.row_room();
         for expr in &plan.group {
             let value = expr.evaluate(&self.scope(frame))?;
-            room.take(Field::Value(value))?;
+            room.take(FieldValue::Value(value))?;
             sort::push_key(value, false, &mut key)?;
         }
         let place = match self.groups.places.get(&key[..]) {
@@ -81,7 +81,7 @@ impl<S: RowSink + ?Sized> Run<'_, S> {
                     room.take(field)?;
                     sort::push_field(field, &mut fields);
                 }
-                let states: usize = plan.aggregates.iter().map(|call| State::bytes(call.kind)).sum();
+                let states: usize = plan.aggregates.iter().map(|call| AggregateState::bytes(call.kind)).sum();
                 self.groups.bytes += key.len() + fields.len() + states + GROUP_OVERHEAD_BYTES;
                 self.check_groups()?;
                 self.groups.arrivals.push(self.groups.next_arrival);
@@ -89,7 +89,7 @@ impl<S: RowSink + ?Sized> Run<'_, S> {
                 let place = self.groups.fields.len();
                 self.groups.places.insert(key.as_slice().into(), place);
                 self.groups.fields.push(fields.into_boxed_slice());
-                self.states.resize_with((place + 1) * plan.aggregates.len(), State::default);
+                self.states.resize_with((place + 1) * plan.aggregates.len(), AggregateState::default);
                 place
             }
         };
@@ -114,7 +114,7 @@ impl<S: RowSink + ?Sized> Run<'_, S> {
         flow
     }
 
-    pub(super) fn finish_group(&mut self, fields: &[u8], states: &[State]) -> Flow {
+    pub(super) fn finish_group(&mut self, fields: &[u8], states: &[AggregateState]) -> Flow {
         // Moved out, so that the group's values can be allocated in it while the run is used.
         let mut arena = std::mem::take(self.arena);
         workspace::empty(&mut arena, self.fixed.meter);
@@ -123,7 +123,7 @@ impl<S: RowSink + ?Sized> Run<'_, S> {
         flow
     }
 
-    fn finish_group_in(&mut self, arena: &Bump, mut fields: &[u8], states: &[State]) -> Flow {
+    fn finish_group_in(&mut self, arena: &Bump, mut fields: &[u8], states: &[AggregateState]) -> Flow {
         let plan = self.plan;
         let workspace = Workspace::new(arena, self.fixed.meter);
         workspace.meter.tick(ROW_UNITS)?;
@@ -149,19 +149,19 @@ impl<S: RowSink + ?Sized> Run<'_, S> {
         for expr in &plan.outputs {
             outputs.push(match expr {
                 Expr::GroupKey(place) => stored[*place],
-                other => Field::Value(other.evaluate(&scope)?),
+                other => FieldValue::Value(other.evaluate(&scope)?),
             });
         }
         self.finish_output(&outputs, &scope)
     }
 
-    fn finish_output(&mut self, outputs: &[Field<'_>], scope: &Scope<'_>) -> Flow {
+    fn finish_output(&mut self, outputs: &[FieldValue<'_>], scope: &Scope<'_>) -> Flow {
         let plan = self.plan;
         if plan.distinct {
             let (mut key, mut room) = (Vec::new(), scope.fixed.meter.row_room());
             for field in outputs {
                 let value = field.decode(scope.workspace())?;
-                room.take(Field::Value(value))?;
+                room.take(FieldValue::Value(value))?;
                 sort::push_key(value, false, &mut key)?;
             }
             match self.note_distinct(&key)? {
@@ -181,7 +181,7 @@ impl<S: RowSink + ?Sized> Run<'_, S> {
             rows.begin();
             for (expr, falling) in &plan.order {
                 let value = expr.evaluate(scope)?;
-                room.take(Field::Value(value))?;
+                room.take(FieldValue::Value(value))?;
                 sort::push_key(value, *falling, rows.bytes())?;
             }
             rows.end_key();

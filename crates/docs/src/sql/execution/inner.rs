@@ -11,22 +11,24 @@ use std::rc::Rc;
 
 use super::execute::{self, Around};
 use super::run::{Scratch, TICK_ROWS};
-use crate::engine::View;
-use crate::sql::limits::{Budget, Fault, Meter, Outcome, QueryError, RESULT, ROW_UNITS, ROWS_KEPT, RUN_UNITS, Tally};
+use crate::engine::ReadView;
+use crate::sql::limits::{
+    Budget, ExecutionCounts, Fault, Meter, QueryError, RESULT, ROW_UNITS, ROWS_KEPT, RUN_UNITS, Tally,
+};
 use crate::sql::planning::{Access, InnerPlan, Level, Plan};
 use crate::sql::rows::{Answers, Combine, Combined, Relation, Relations, RowSink};
-use crate::sql::values::{Field, OuterValue, Value};
+use crate::sql::values::{FieldValue, OuterValue, Value};
 
 /// Executes a plan once. `query` is the number of the query, by which its field caches are found.
 pub(crate) fn execute<S: RowSink + ?Sized>(
     plan: &Plan,
     query: usize,
-    view: &dyn View,
+    view: &dyn ReadView,
     parameters: &[Value<'_>],
     scratch: &mut Scratch,
     budget: &Budget<'_>,
     sink: &mut S,
-) -> Result<Outcome, QueryError> {
+) -> Result<ExecutionCounts, QueryError> {
     let meter = Meter::new(budget);
     if plan.inner.is_empty() {
         let alone = Around { view, parameters, budget, relations: None, outer: &[], tally: None, meter: &meter };
@@ -40,7 +42,7 @@ pub(crate) fn execute<S: RowSink + ?Sized>(
 
 /// The outermost execution.
 struct Whole<'a> {
-    view: &'a dyn View,
+    view: &'a dyn ReadView,
     parameters: &'a [Value<'a>],
     budget: &'a Budget<'a>,
     meter: &'a Meter<'a>,
@@ -88,7 +90,7 @@ impl Whole<'_> {
         scratch: &mut Scratch,
         budget: &Budget<'_>,
         sink: &mut S,
-    ) -> Result<Outcome, QueryError> {
+    ) -> Result<ExecutionCounts, QueryError> {
         let &Whole { view, parameters, meter, ref used, .. } = self;
         let alone = Around { view, parameters, budget, relations: None, outer, tally: Some(&used.tally), meter };
         if plan.inner.is_empty() {
@@ -246,7 +248,7 @@ impl RowSink for KeptRows<'_, '_> {
     fn begin_row(&mut self) {
         self.rows.begin_row();
     }
-    fn field(&mut self, column: usize, field: Field<'_>) {
+    fn field(&mut self, column: usize, field: FieldValue<'_>) {
         self.rows.field(column, field);
     }
     fn end_row(&mut self) {

@@ -18,7 +18,7 @@ use bumpalo::Bump;
 use super::pipeline::{Same, Slots, lay_out, lay_out_key};
 use super::run::{End, Flow, LevelKeys, Run};
 use crate::engine::{Direction, Entries, TreeId};
-use crate::sql::planning::compiled::{Compiled, Lookup, SLOTS_MAX};
+use crate::sql::planning::compiled::{CompiledPlan, Lookup, SLOTS_MAX};
 use crate::sql::rows::RowSink;
 use crate::sql::values::workspace::empty;
 
@@ -239,7 +239,7 @@ impl<'e, S: RowSink + ?Sized> Run<'e, S> {
 /// Decodes an entry's fields into their slots.
 #[inline(always)]
 fn lay_out_entry<'r, 'e: 'r>(
-    compiled: &Compiled,
+    compiled: &CompiledPlan,
     entries: &Entries<'e>,
     (number, value): (usize, &'e [u8]),
     key: &'r mut Vec<u8>,

@@ -21,12 +21,12 @@ use super::part::Shared;
 use super::run::{End, Flow, GROUP_OVERHEAD_BYTES, Run};
 use super::spilling::{Distinct, late_row, share, take_sized};
 use super::workers::{Taken, Workers};
-use crate::engine::View;
+use crate::engine::ReadView;
 use crate::sql::expressions::Frame;
 use crate::sql::limits::{Fault, Meter, QueryError, ROWS_READ, Tally};
 use crate::sql::planning::Plan;
 use crate::sql::rows::RowSink;
-use crate::sql::values::{Field, Value, sort};
+use crate::sql::values::{FieldValue, Value, sort};
 
 /// The share of the memory for rows that wait for earlier ones.
 const WAITING: (usize, usize) = (1, 4);
@@ -118,7 +118,7 @@ impl RowSink for PartRows<'_> {
     }
 
     #[inline(always)]
-    fn field(&mut self, _column: usize, field: Field<'_>) {
+    fn field(&mut self, _column: usize, field: FieldValue<'_>) {
         sort::push_field(field, &mut self.rows);
     }
 
@@ -153,7 +153,7 @@ impl RowSink for PartRows<'_> {
 
 impl<S: RowSink + ?Sized> Run<'_, S> {
     /// Scans with several threads and delivers the rows. Returns false if it did nothing.
-    pub(super) fn list(&mut self, cuts: &Cuts, taken: &Taken<'_>, view: &(dyn View + Sync)) -> Result<bool, End> {
+    pub(super) fn list(&mut self, cuts: &Cuts, taken: &Taken<'_>, view: &(dyn ReadView + Sync)) -> Result<bool, End> {
         let (plan, budget, keep) = (self.plan, self.budget, self.keep());
         let Some(fixed) = Common::of(plan, self.fixed) else { return Ok(false) };
         let before = self.tally.map_or(0, Tally::rows);
@@ -212,17 +212,17 @@ impl<S: RowSink + ?Sized> Run<'_, S> {
         if !self.plan.distinct {
             return self.give_kept(row);
         }
-        let (Field::Json(key), found) = (sort::take_field(&mut row), sort::take_field(&mut row)) else {
+        let (FieldValue::Json(key), found) = (sort::take_field(&mut row), sort::take_field(&mut row)) else {
             return Err(DAMAGED.into());
         };
         let new = self.note_distinct(key)?;
         let mut row = match found {
             _ if new == Distinct::Known => return Ok(()),
-            Field::Json(row) => row,
-            Field::Value(Value::Integer(fault)) => {
+            FieldValue::Json(row) => row,
+            FieldValue::Value(Value::Integer(fault)) => {
                 return Err(faults(self.fixed.meter).get(fault as usize).copied().unwrap_or(DAMAGED).into());
             }
-            Field::Value(_) => return Err(DAMAGED.into()),
+            FieldValue::Value(_) => return Err(DAMAGED.into()),
         };
         if new == Distinct::Late {
             return Ok(self.keep_late(key, row)?);
@@ -243,7 +243,7 @@ impl<S: RowSink + ?Sized> Run<'_, S> {
         let mut room = self.fixed.meter.row_room();
         for expr in &self.plan.outputs {
             let value = expr.evaluate(&self.scope(frame))?;
-            room.take(Field::Value(value))?;
+            room.take(FieldValue::Value(value))?;
             sort::push_key(value, false, &mut key)?;
         }
         if self.distinct.contains(&key[..]) {
@@ -260,11 +260,11 @@ impl<S: RowSink + ?Sized> Run<'_, S> {
         let outputs = self.plan.outputs.iter();
         let row = late_row(&self.plan.order, outputs.map(|expr| expr.field(&self.scope(frame))), &self.scope(frame));
         self.sink.begin_row();
-        self.sink.field(0, Field::Json(&key));
+        self.sink.field(0, FieldValue::Json(&key));
         match row {
-            Ok(row) => self.sink.field(1, Field::Json(&row)),
+            Ok(row) => self.sink.field(1, FieldValue::Json(&row)),
             Err(fault) => match faults(self.fixed.meter).iter().position(|known| *known == fault) {
-                Some(number) => self.sink.field(1, Field::Value(Value::Integer(number as i64))),
+                Some(number) => self.sink.field(1, FieldValue::Value(Value::Integer(number as i64))),
                 None => return Err(fault.into()),
             },
         }

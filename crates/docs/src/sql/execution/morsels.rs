@@ -12,7 +12,7 @@ use super::ordered::{End as PartEnd, Next, Ordered, Own, Waits};
 use super::part::{Part, Shared};
 use super::run::{End, Flow, Run, RunMemory};
 use super::workers::Taken;
-use crate::engine::View;
+use crate::engine::ReadView;
 use crate::sql::expressions::Fixed;
 use crate::sql::limits::{Budget, Meter, QueryError};
 use crate::sql::planning::Plan;
@@ -28,7 +28,7 @@ pub(super) type Turn<'t> = &'t dyn Fn() -> bool;
 pub(super) struct Morsels<'j, F> {
     pub(super) plan: &'j Plan,
     pub(super) fixed: Common<'j>,
-    pub(super) view: &'j (dyn View + Sync),
+    pub(super) view: &'j (dyn ReadView + Sync),
     pub(super) budget: &'j Budget<'j>,
     pub(super) cuts: &'j Cuts,
     /// Rows that are wanted of each part, including those that OFFSET skips.

@@ -5,7 +5,7 @@
 
 use std::ops::ControlFlow;
 
-use binjson::Document;
+use binjson::StoredDocument;
 
 use super::run::{Flow, LevelKeys, Run};
 use crate::encoding::{Key, KeyType, Scalar, order};
@@ -15,7 +15,7 @@ use crate::sql::expressions::{Expr, Frame, Scope, each, evaluate};
 use crate::sql::limits::{Fault, QueryError};
 use crate::sql::planning::{Access, Level, Limit};
 use crate::sql::rows::RowSink;
-use crate::sql::values::{Field, RowRoom, Value, sort, workspace};
+use crate::sql::values::{FieldValue, RowRoom, Value, sort, workspace};
 
 impl<'e, S: RowSink + ?Sized> Run<'e, S> {
     /// Finds the level's entries for the outer row, and calls the next level for each.
@@ -196,7 +196,7 @@ impl<'e, S: RowSink + ?Sized> Run<'e, S> {
             if value.is_null() {
                 return Ok(false);
             }
-            room.take(Field::Value(value))?;
+            room.take(FieldValue::Value(value))?;
             sort::push_key(value, false, key)?;
         }
         Ok(true)
@@ -425,7 +425,7 @@ fn bound_value<'a>(expr: &'a Expr, scope: &Scope<'a>, room: &mut RowRoom<'_>) ->
     match expr.evaluate(scope)? {
         Value::Null => Ok(None),
         value => {
-            room.take(Field::Value(value))?;
+            room.take(FieldValue::Value(value))?;
             value.scalar().map(Some).ok_or(Fault::Damaged("a text"))
         }
     }
@@ -433,8 +433,8 @@ fn bound_value<'a>(expr: &'a Expr, scope: &Scope<'a>, room: &mut RowRoom<'_>) ->
 
 /// Inlined so that the document is built in place in the frame.
 #[inline(always)]
-pub(super) fn parse_document(stored: &[u8]) -> Result<Document<'_>, Fault> {
-    match stored.get(STAMP_BYTES..).map(Document::from_bytes) {
+pub(super) fn parse_document(stored: &[u8]) -> Result<StoredDocument<'_>, Fault> {
+    match stored.get(STAMP_BYTES..).map(StoredDocument::from_bytes) {
         Some(Ok(document)) => Ok(document),
         _ => Err(Fault::Damaged("a document")),
     }

@@ -6,24 +6,24 @@
 use std::borrow::Cow;
 use std::cmp::Ordering;
 
-use binjson::Document;
+use binjson::StoredDocument;
 use bumpalo::Bump;
 
 use super::batch::Batch;
 use super::nest::parse_document;
 use super::run::{End, Flow, LevelKeys, Run};
-use crate::encoding::{Included, KeyType, order};
+use crate::encoding::{IncludedValues, KeyType, order};
 use crate::engine::{Direction, TreeId};
 use crate::sql::expressions::Comparison;
 use crate::sql::expressions::row::{as_key, index_value, of_scalar, whole};
 use crate::sql::limits::{Fault, Meter, QueryError};
-use crate::sql::planning::compiled::{self, Compiled, Form, KNOWN_MAX, Lookup, SLOTS_MAX, Term, Test};
+use crate::sql::planning::compiled::{self, CompiledPlan, KNOWN_MAX, Lookup, SLOTS_MAX, SlotEncoding, Term, Test};
 use crate::sql::planning::{Access, Level, Points, PointsOf};
 use crate::sql::rows::RowSink;
 use crate::sql::rows::sink::check_finite;
 use crate::sql::values::value::{self, compare};
 use crate::sql::values::workspace::empty;
-use crate::sql::values::{Field, Value, Workspace};
+use crate::sql::values::{FieldValue, Value, Workspace};
 
 const ENTRY: Fault = Fault::Damaged("an index entry");
 /// A row of at most so many fields is copied before the result's limit is checked. Each field is one of a stored document, so
@@ -35,7 +35,7 @@ pub(super) type Slots<'r> = [&'r [u8]; SLOTS_MAX];
 
 /// The data that all rows of an execution share.
 pub(super) struct Same<'e> {
-    pub(super) compiled: &'e Compiled,
+    pub(super) compiled: &'e CompiledPlan,
     known: [Value<'e>; KNOWN_MAX],
     pub(super) meter: &'e Meter<'e>,
 }
@@ -43,7 +43,7 @@ pub(super) struct Same<'e> {
 impl<'e, S: RowSink + ?Sized> Run<'e, S> {
     /// Runs the compiled plan. False: a constant cannot be computed. Only the interpreter reports that error, when a row uses
     /// the constant.
-    pub(super) fn pipeline(&mut self, compiled: &'e Compiled) -> Result<bool, End> {
+    pub(super) fn pipeline(&mut self, compiled: &'e CompiledPlan) -> Result<bool, End> {
         let mut same = Same { compiled, known: [Value::Null; KNOWN_MAX], meter: self.fixed.meter };
         for (expr, place) in compiled.known.iter().zip(&mut same.known) {
             match expr.evaluate_known(self.fixed) {
@@ -314,7 +314,7 @@ impl<'e, S: RowSink + ?Sized> Run<'e, S> {
     }
 
     #[inline(always)]
-    fn take_fields<'r>(&self, fields: &[compiled::Field], document: Document<'r>, slots: &mut Slots<'r>) {
+    fn take_fields<'r>(&self, fields: &[compiled::CompiledField], document: StoredDocument<'r>, slots: &mut Slots<'r>) {
         for field in fields {
             let place = &self.fixed.caches[field.column];
             let mut cache = place.get();
@@ -361,11 +361,11 @@ impl<'e, S: RowSink + ?Sized> Run<'e, S> {
         self.sink.begin_row();
         for (column, output) in same.compiled.outputs.iter().enumerate() {
             match output.form {
-                Form::Json if !output.whole && !slots[output.number].is_empty() => {
-                    self.sink.field(column, Field::Json(slots[output.number]));
+                SlotEncoding::Json if !output.whole && !slots[output.number].is_empty() => {
+                    self.sink.field(column, FieldValue::Json(slots[output.number]));
                 }
-                Form::Ordered if let Some(integer) = order::decode_integer(slots[output.number]) => {
-                    self.sink.field(column, Field::Value(Value::Integer(integer)));
+                SlotEncoding::Ordered if let Some(integer) = order::decode_integer(slots[output.number]) => {
+                    self.sink.field(column, FieldValue::Value(Value::Integer(integer)));
                 }
                 _ => self.give_value(column, same.value(*output, slots, arena)?)?,
             }
@@ -377,13 +377,13 @@ impl<'e, S: RowSink + ?Sized> Run<'e, S> {
     #[inline(never)]
     fn check_room(&self, same: &Same<'e>, slots: &Slots<'_>) -> Result<(), Fault> {
         let mut room = self.result_room();
-        let stored = same.compiled.outputs.iter().filter(|output| output.form != Form::Known);
-        stored.into_iter().try_for_each(|output| room.take(Field::Json(slots[output.number])))
+        let stored = same.compiled.outputs.iter().filter(|output| output.form != SlotEncoding::Known);
+        stored.into_iter().try_for_each(|output| room.take(FieldValue::Json(slots[output.number])))
     }
 
     #[cold]
     fn give_value(&mut self, column: usize, value: Value<'_>) -> Result<(), QueryError> {
-        let field = Field::Value(value);
+        let field = FieldValue::Value(value);
         check_finite(field, self.sink)?;
         self.sink.field(column, field);
         Ok(())
@@ -403,8 +403,8 @@ impl Lookup {
 
 /// Decodes the included fields of an index entry into their slots.
 #[inline(always)]
-pub(super) fn lay_out<'r>(compiled: &Compiled, value: &'r [u8], slots: &mut Slots<'r>) -> Result<(), Fault> {
-    let mut included = Included::new(value);
+pub(super) fn lay_out<'r>(compiled: &CompiledPlan, value: &'r [u8], slots: &mut Slots<'r>) -> Result<(), Fault> {
+    let mut included = IncludedValues::new(value);
     for slot in slots.iter_mut().take(compiled.included) {
         *slot = included.next().map_err(|_| ENTRY)?.unwrap_or_default();
     }
@@ -413,7 +413,7 @@ pub(super) fn lay_out<'r>(compiled: &Compiled, value: &'r [u8], slots: &mut Slot
 
 /// Decodes the values of an index entry's key into their slots.
 #[inline(always)]
-pub(super) fn lay_out_key<'r>(compiled: &Compiled, key: &'r [u8], slots: &mut Slots<'r>) -> Result<(), Fault> {
+pub(super) fn lay_out_key<'r>(compiled: &CompiledPlan, key: &'r [u8], slots: &mut Slots<'r>) -> Result<(), Fault> {
     let mut rest = key;
     for ordered in &compiled.ordered {
         for _ in 0..ordered.skipped {
@@ -449,7 +449,7 @@ impl<'e> Same<'e> {
     /// A comparison without decoding to values: stored digits with a constant integer, a stored string with a constant text.
     #[inline(always)]
     fn compare_quickly(&self, comparison: Comparison, left: Term, right: Term, slots: &Slots<'_>) -> Option<bool> {
-        if right.form != Form::Known {
+        if right.form != SlotEncoding::Known {
             return None;
         }
         match self.known[right.number] {
@@ -457,7 +457,7 @@ impl<'e> Same<'e> {
                 let integer = self.integer(left, slots)?;
                 Some(comparison.holds(integer.cmp(&known)))
             }
-            Value::Text(known) if comparison == Comparison::Equal && left.form == Form::Json => {
+            Value::Text(known) if comparison == Comparison::Equal && left.form == SlotEncoding::Json => {
                 value::is_text(slots[left.number], known)
             }
             _ => None,
@@ -483,9 +483,9 @@ impl<'e> Same<'e> {
     #[inline(always)]
     pub(super) fn integer(&self, term: Term, slots: &Slots<'_>) -> Option<i64> {
         match term.form {
-            Form::Json => value::plain_integer(slots[term.number]),
-            Form::Ordered => order::decode_integer(slots[term.number]),
-            Form::Key(_) | Form::Known => None,
+            SlotEncoding::Json => value::plain_integer(slots[term.number]),
+            SlotEncoding::Ordered => order::decode_integer(slots[term.number]),
+            SlotEncoding::Key(_) | SlotEncoding::Known => None,
         }
     }
 
@@ -496,13 +496,13 @@ impl<'e> Same<'e> {
     {
         let workspace = Workspace::new(arena, self.meter);
         let value = match term.form {
-            Form::Json => value::of_json(slots[term.number], workspace)?,
-            Form::Ordered => index_value(slots[term.number], workspace)?,
-            Form::Key(kind) => {
+            SlotEncoding::Json => value::of_json(slots[term.number], workspace)?,
+            SlotEncoding::Ordered => index_value(slots[term.number], workspace)?,
+            SlotEncoding::Key(kind) => {
                 let key = kind.of_bytes(slots[term.number]).ok_or(Fault::Damaged("a key"))?;
                 of_scalar(key.scalar())
             }
-            Form::Known => self.known[term.number],
+            SlotEncoding::Known => self.known[term.number],
         };
         Ok(if term.whole { whole(value).map_or(Value::Null, Value::Integer) } else { value })
     }

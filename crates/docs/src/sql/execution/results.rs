@@ -6,7 +6,7 @@ use crate::sql::expressions::{Frame, Scope};
 use crate::sql::limits::{QueryError, RESULT, ROW_UNITS};
 use crate::sql::rows::RowSink;
 use crate::sql::rows::sink::check_finite;
-use crate::sql::values::{Field, RowRoom, sort};
+use crate::sql::values::{FieldValue, RowRoom, sort};
 
 impl<'e, S: RowSink + ?Sized> Run<'e, S> {
     pub(super) fn emit(&mut self, frame: Option<&Frame<'_>>) -> Flow {
@@ -68,7 +68,7 @@ impl<'e, S: RowSink + ?Sized> Run<'e, S> {
         let mut room = self.fixed.meter.row_room();
         for expr in &self.plan.outputs {
             let value = expr.evaluate(&self.scope(frame))?;
-            room.take(Field::Value(value))?;
+            room.take(FieldValue::Value(value))?;
             sort::push_key(value, false, &mut key)?;
         }
         let new = match self.note_distinct(&key)? {
@@ -94,7 +94,7 @@ impl<'e, S: RowSink + ?Sized> Run<'e, S> {
         for (place, (expr, falling)) in plan.order.iter().enumerate() {
             let scope = Scope { frame, fixed: self.fixed, arena: self.arena };
             let value = expr.evaluate(&scope)?;
-            room.take(Field::Value(value))?;
+            room.take(FieldValue::Value(value))?;
             sort::push_key(value, *falling, self.sort.buffer().bytes())?;
             if place + 1 == plan.sorted_by && self.is_complete_before(start) {
                 self.sort.buffer().cancel();
@@ -149,7 +149,7 @@ impl<'e, S: RowSink + ?Sized> Run<'e, S> {
 
     /// Passes the fields of a row to the sink.
     #[inline]
-    pub(super) fn give_fields<'f>(&mut self, fields: impl Iterator<Item = Field<'f>>) -> Flow {
+    pub(super) fn give_fields<'f>(&mut self, fields: impl Iterator<Item = FieldValue<'f>>) -> Flow {
         if self.skip > 0 {
             self.skip -= 1;
             return Ok(());

@@ -12,11 +12,11 @@ use super::batch::Batch;
 use super::part::Part;
 use super::point_keys::PointKeys;
 use super::workers::{Helpers, Workers};
-use crate::engine::{self, KeyRange, View};
-use crate::sql::expressions::aggregate::State;
+use crate::engine::{self, KeyRange, ReadView};
+use crate::sql::expressions::aggregate::AggregateState;
 use crate::sql::expressions::constants::Remembered;
 use crate::sql::expressions::{Expr, Fixed, Frame, Scope};
-use crate::sql::limits::{Budget, Fault, Meter, Outcome, QueryError, ROW_UNITS, ROWS_READ, Tally};
+use crate::sql::limits::{Budget, ExecutionCounts, Fault, Meter, QueryError, ROW_UNITS, ROWS_READ, Tally};
 use crate::sql::planning::Plan;
 use crate::sql::planning::plan_space::NearPlans;
 use crate::sql::rows::{Relations, RowSink, Runs, Sorter};
@@ -51,7 +51,7 @@ pub(super) struct RunMemory {
     levels: Vec<LevelKeys>,
     batch: Batch,
     pub(super) sort: Sorter,
-    pub(super) states: Vec<State>,
+    pub(super) states: Vec<AggregateState>,
     key: Vec<u8>,
     /// Spilled groups.
     pub(super) group_runs: Runs,
@@ -154,7 +154,7 @@ impl Scratch {
     /// Releases the memory of an inner query's sort and groups: each query of a statement has its own scratch.
     pub(super) fn shrink_rows(&mut self) {
         self.run.sort.buffer().shrink(INNER_KEPT_BYTES_MAX);
-        if self.run.states.capacity() * size_of::<State>() > INNER_KEPT_BYTES_MAX {
+        if self.run.states.capacity() * size_of::<AggregateState>() > INNER_KEPT_BYTES_MAX {
             self.run.states = Vec::new();
         }
     }
@@ -194,9 +194,9 @@ impl From<Fault> for End {
     }
 }
 
-impl From<engine::Error> for End {
+impl From<engine::StoreError> for End {
     #[cold]
-    fn from(error: engine::Error) -> Self {
+    fn from(error: engine::StoreError) -> Self {
         End::from(QueryError::from(error))
     }
 }
@@ -232,14 +232,14 @@ pub(super) struct Collected {
 pub(super) struct Run<'e, S: RowSink + ?Sized> {
     pub(super) plan: &'e Plan,
     pub(super) fixed: &'e Fixed<'e>,
-    pub(super) view: &'e dyn View,
+    pub(super) view: &'e dyn ReadView,
     pub(super) budget: &'e Budget<'e>,
     pub(super) arena: &'e mut Bump,
     pub(super) levels: &'e mut [LevelKeys],
     pub(super) batch: &'e mut Batch,
     pub(super) sort: &'e mut Sorter,
     pub(super) group_runs: &'e mut Runs,
-    pub(super) states: &'e mut Vec<State>,
+    pub(super) states: &'e mut Vec<AggregateState>,
     pub(super) key: &'e mut Vec<u8>,
     pub(super) groups: Groups,
     pub(super) distinct: HashSet<Box<[u8]>>,
@@ -250,7 +250,7 @@ pub(super) struct Run<'e, S: RowSink + ?Sized> {
     pub(super) is_full: bool,
     pub(super) skip: u64,
     pub(super) wanted: u64,
-    pub(super) outcome: Outcome,
+    pub(super) outcome: ExecutionCounts,
     /// The number of rows at which the budget is checked next.
     pub(super) check_at: u64,
     /// The part of the outermost range that this thread scans, if several threads scan it.
@@ -271,7 +271,7 @@ impl<'e, S: RowSink + ?Sized> Run<'e, S> {
     #[inline(always)]
     pub(super) fn new(
         plan: &'e Plan,
-        (fixed, view, budget): (&'e Fixed<'e>, &'e dyn View, &'e Budget<'e>),
+        (fixed, view, budget): (&'e Fixed<'e>, &'e dyn ReadView, &'e Budget<'e>),
         memory: &'e mut RunMemory,
         sink: &'e mut S,
     ) -> Self {
@@ -282,7 +282,7 @@ impl<'e, S: RowSink + ?Sized> Run<'e, S> {
         if plan.grouped {
             states.clear();
             if plan.group.is_empty() {
-                states.resize_with(plan.aggregates.len(), State::default);
+                states.resize_with(plan.aggregates.len(), AggregateState::default);
             }
         }
         Run {
@@ -304,7 +304,7 @@ impl<'e, S: RowSink + ?Sized> Run<'e, S> {
             is_full: false,
             skip: 0,
             wanted: u64::MAX,
-            outcome: Outcome { scans: plan.scans, ..Outcome::default() },
+            outcome: ExecutionCounts { scans: plan.scans, ..ExecutionCounts::default() },
             check_at: 0,
             part: None,
             tally: None,

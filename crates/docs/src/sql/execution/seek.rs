@@ -11,7 +11,7 @@ use crate::sql::expressions::row::as_key;
 use crate::sql::limits::{Fault, LOOKED_UP, QueryError, ROW_UNITS};
 use crate::sql::planning::{Level, Points, PointsOf, Sought};
 use crate::sql::rows::{RowSink, relation};
-use crate::sql::values::{Field, RowArena, Value};
+use crate::sql::values::{FieldValue, RowArena, Value};
 
 /// The encoding of looked-up values.
 #[derive(Clone, Copy)]
@@ -92,7 +92,7 @@ impl<S: RowSink + ?Sized> Run<'_, S> {
                 keys.push(|out| {
                     for value in values {
                         let value = value.evaluate(&self.scope(outer))?;
-                        room.take(Field::Value(value))?;
+                        room.take(FieldValue::Value(value))?;
                         if !encode(value, encoding, out)? {
                             return Ok(false);
                         }

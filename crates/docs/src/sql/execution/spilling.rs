@@ -20,12 +20,12 @@
 //! known to DISTINCT, and a quarter for the blocks of a merge.
 
 use super::run::{Flow, GROUP_OVERHEAD_BYTES, Groups, LateRows, Run};
-use crate::sql::expressions::aggregate::{ARRIVAL_BYTES, Kept, State};
+use crate::sql::expressions::aggregate::{ARRIVAL_BYTES, AggregateState, DistinctValue};
 use crate::sql::expressions::{AggregateCall, Expr, Scope};
 use crate::sql::limits::{Budget, Fault, GROUPS, Meter, QueryError, SORTED};
 use crate::sql::planning::Plan;
 use crate::sql::rows::{RowSink, Runs, Sorter};
-use crate::sql::values::{Field, sort};
+use crate::sql::values::{FieldValue, sort};
 
 /// The share of the memory for collected rows or groups.
 pub(super) const GATHERED: (usize, usize) = (1, 2);
@@ -197,13 +197,13 @@ pub(super) enum Distinct {
 /// A row kept for DISTINCT: its sort key, and its fields.
 pub(super) fn late_row<'a>(
     order: &[(Expr, bool)],
-    outputs: impl Iterator<Item = Result<Field<'a>, Fault>>,
+    outputs: impl Iterator<Item = Result<FieldValue<'a>, Fault>>,
     scope: &Scope<'_>,
 ) -> Result<Vec<u8>, Fault> {
     let (mut row, mut room) = (vec![0; LENGTH_BYTES], scope.fixed.meter.row_room());
     for (expr, falling) in order {
         let value = expr.evaluate(scope)?;
-        room.take(Field::Value(value))?;
+        room.take(FieldValue::Value(value))?;
         sort::push_key(value, *falling, &mut row)?;
     }
     let length = (row.len() - LENGTH_BYTES) as u32;
@@ -221,7 +221,7 @@ impl Groups {
     pub(super) fn spill(
         &mut self,
         plan: &Plan,
-        states: &mut Vec<State>,
+        states: &mut Vec<AggregateState>,
         runs: &mut Runs,
         budget: &Budget<'_>,
     ) -> Result<(), QueryError> {
@@ -239,7 +239,7 @@ impl Groups {
         for (key, place) in order {
             let states = &mut states[place * width..(place + 1) * width];
             let taken = plan.aggregates.iter().zip(&mut *states);
-            let kept: Vec<Vec<Kept>> =
+            let kept: Vec<Vec<DistinctValue>> =
                 taken.map(|(call, state)| if call.keeps_values() { state.take_values() } else { Vec::new() }).collect();
             payload.clear();
             payload.extend_from_slice(&self.arrivals.get(place).copied().unwrap_or(0).to_be_bytes());
@@ -250,7 +250,7 @@ impl Groups {
             entry.extend_from_slice(&0u16.to_be_bytes());
             run.push(&entry, &payload)?;
             for (values, tag) in kept.iter().zip(1u16..) {
-                let mut values: Vec<&Kept> = values.iter().collect();
+                let mut values: Vec<&DistinctValue> = values.iter().collect();
                 sort::sort_in_pieces(&mut values, |(value, _)| &value[..], &meter)?;
                 for (value, taken_in) in values {
                     entry.truncate(key.len());
@@ -265,18 +265,18 @@ impl Groups {
         (self.fields, self.arrivals, self.bytes) = Default::default();
         states.clear();
         if plan.group.is_empty() {
-            states.resize_with(width, State::default);
+            states.resize_with(width, AggregateState::default);
         }
         Ok(())
     }
 }
 
-fn encode_states(calls: &[AggregateCall], states: &[State], out: &mut Vec<u8>) {
+fn encode_states(calls: &[AggregateCall], states: &[AggregateState], out: &mut Vec<u8>) {
     calls.iter().zip(states).for_each(|(call, state)| state.encode(call, out));
 }
 
-fn decode_states(calls: &[AggregateCall], mut bytes: &[u8]) -> Result<Vec<State>, Fault> {
-    calls.iter().map(|call| State::decode(call, &mut bytes)).collect()
+fn decode_states(calls: &[AggregateCall], mut bytes: &[u8]) -> Result<Vec<AggregateState>, Fault> {
+    calls.iter().map(|call| AggregateState::decode(call, &mut bytes)).collect()
 }
 
 fn push_sized(bytes: &[u8], out: &mut Vec<u8>) {
@@ -296,7 +296,7 @@ struct Joined {
     key: Vec<u8>,
     arrival: [u8; ARRIVAL_BYTES],
     fields: Vec<u8>,
-    states: Vec<State>,
+    states: Vec<AggregateState>,
     /// Bytes of texts that its aggregates have collected, and their limit.
     bytes: usize,
     bytes_max: usize,

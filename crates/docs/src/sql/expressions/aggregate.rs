@@ -11,7 +11,7 @@ use crate::encoding::varint;
 use crate::sql::functions::{Function, JsonFunction};
 use crate::sql::limits::{Fault, Meter, TEXT_BYTES_MAX};
 use crate::sql::values::value::compare;
-use crate::sql::values::{Field, IntegerText, Value, Workspace, number, sort};
+use crate::sql::values::{FieldValue, IntegerText, Value, Workspace, number, sort};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum AggregateKind {
@@ -57,7 +57,7 @@ pub(crate) struct AggregateCall {
 }
 
 impl AggregateCall {
-    /// Whether [`State::step`] is all that it needs for a row.
+    /// Whether [`AggregateState::step`] is all that it needs for a row.
     pub(crate) fn is_plain(&self) -> bool {
         !self.distinct && self.filter.is_none() && !self.kind.joins_texts()
     }
@@ -109,7 +109,7 @@ pub(crate) const AGGREGATES: &[(&str, AggregateKind)] = &[
 
 /// The state of an aggregate between rows.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct State {
+pub(crate) struct AggregateState {
     count: i64,
     sum: RunningSum,
     extreme: Extreme,
@@ -117,7 +117,7 @@ pub(crate) struct State {
 }
 
 /// A distinct value, and the bytes that are aggregated for it.
-pub(crate) type Kept = (Box<[u8]>, Box<[u8]>);
+pub(crate) type DistinctValue = (Box<[u8]>, Box<[u8]>);
 
 /// The part of the state that few aggregates have.
 #[derive(Clone, Debug, Default)]
@@ -176,11 +176,11 @@ impl Extreme {
     }
 }
 
-impl State {
+impl AggregateState {
     /// Estimate of the bytes of a state, without its rare part.
     pub(crate) fn bytes(kind: AggregateKind) -> usize {
         let is_sum = matches!(kind, AggregateKind::Sum | AggregateKind::Avg | AggregateKind::Total);
-        std::mem::size_of::<State>() + if is_sum { RunningSum::FAR_BYTES } else { 0 }
+        std::mem::size_of::<AggregateState>() + if is_sum { RunningSum::FAR_BYTES } else { 0 }
     }
 
     /// Adds one row's value.
@@ -215,7 +215,7 @@ impl State {
         let mut grown = 0;
         if call.distinct && !value.is_null() {
             let mut key = Vec::new();
-            workspace.meter.row_room().take(Field::Value(compared))?;
+            workspace.meter.row_room().take(FieldValue::Value(compared))?;
             sort::push_key(compared, false, &mut key)?;
             let rare = self.rare.get_or_insert_default();
             if rare.seen.contains(&key[..]) || rare.values.contains_key(&key[..]) {
@@ -253,7 +253,12 @@ impl State {
     }
 
     /// Adds the state of later rows; returns how many more bytes it holds.
-    pub(crate) fn add_part(&mut self, part: State, call: &AggregateCall, meter: &Meter<'_>) -> Result<usize, Fault> {
+    pub(crate) fn add_part(
+        &mut self,
+        part: AggregateState,
+        call: &AggregateCall,
+        meter: &Meter<'_>,
+    ) -> Result<usize, Fault> {
         let mut grown = 0;
         if part.count > 0 && matches!(call.kind, AggregateKind::Min | AggregateKind::Max) {
             let before = self.extreme_bytes();
@@ -319,7 +324,7 @@ impl State {
 
     /// Removes and returns the values of a DISTINCT aggregate that keeps them, each with the bytes that are aggregated for it;
     /// the keys are made by [`sort::push_key`]. The state is empty afterwards.
-    pub(crate) fn take_values(&mut self) -> Vec<Kept> {
+    pub(crate) fn take_values(&mut self) -> Vec<DistinctValue> {
         let rare = std::mem::take(self).rare.map_or_else(Rare::default, |rare| *rare);
         let seen = rare.seen.into_iter().map(|key| (key, Box::default()));
         rare.values.into_iter().chain(seen).collect()
@@ -367,28 +372,31 @@ impl State {
         match call.kind {
             AggregateKind::CountRows | AggregateKind::Count => {}
             AggregateKind::Sum | AggregateKind::Avg | AggregateKind::Total => self.sum.encode(out),
-            AggregateKind::Min | AggregateKind::Max => sort::push_field(Field::Value(self.extreme.value()), out),
+            AggregateKind::Min | AggregateKind::Max => sort::push_field(FieldValue::Value(self.extreme.value()), out),
             AggregateKind::GroupConcat | AggregateKind::JsonArray | AggregateKind::JsonObject => {
                 let texts = self.rare.as_ref().map_or([&[][..]; 2], |rare| [&rare.lead[..], &rare.text]);
-                texts.into_iter().for_each(|text| sort::push_field(Field::Json(text), out));
+                texts.into_iter().for_each(|text| sort::push_field(FieldValue::Json(text), out));
             }
         }
     }
 
     /// Decodes a state from the front of `bytes`.
-    pub(crate) fn decode(call: &AggregateCall, bytes: &mut &[u8]) -> Result<State, Fault> {
-        let mut state = State { count: varint::take_signed(bytes).ok_or(DAMAGED)?, ..State::default() };
+    pub(crate) fn decode(call: &AggregateCall, bytes: &mut &[u8]) -> Result<AggregateState, Fault> {
+        let mut state =
+            AggregateState { count: varint::take_signed(bytes).ok_or(DAMAGED)?, ..AggregateState::default() };
         match call.kind {
             AggregateKind::CountRows | AggregateKind::Count => {}
             AggregateKind::Sum | AggregateKind::Avg | AggregateKind::Total => {
                 state.sum = RunningSum::decode(bytes).ok_or(DAMAGED)?;
             }
             AggregateKind::Min | AggregateKind::Max => match sort::take_field(bytes) {
-                Field::Value(value) => state.extreme.set(value),
-                Field::Json(_) => return Err(DAMAGED),
+                FieldValue::Value(value) => state.extreme.set(value),
+                FieldValue::Json(_) => return Err(DAMAGED),
             },
             AggregateKind::GroupConcat | AggregateKind::JsonArray | AggregateKind::JsonObject => {
-                let (Field::Json(lead), Field::Json(text)) = (sort::take_field(bytes), sort::take_field(bytes)) else {
+                let (FieldValue::Json(lead), FieldValue::Json(text)) =
+                    (sort::take_field(bytes), sort::take_field(bytes))
+                else {
                     return Err(DAMAGED);
                 };
                 if state.count > 0 {
@@ -400,7 +408,7 @@ impl State {
         Ok(state)
     }
 
-    fn add_extreme(&mut self, part: &State, kind: AggregateKind) {
+    fn add_extreme(&mut self, part: &AggregateState, kind: AggregateKind) {
         let value = part.extreme.value();
         let wanted = if kind == AggregateKind::Min { std::cmp::Ordering::Less } else { std::cmp::Ordering::Greater };
         if self.count == 0 || compare(value, self.extreme.value()) == wanted {
@@ -434,7 +442,7 @@ impl AggregateCall {
         let mut out = Vec::new();
         match self.kind {
             AggregateKind::Sum | AggregateKind::Avg | AggregateKind::Total => {
-                sort::push_field(Field::Value(summand(value)), &mut out);
+                sort::push_field(FieldValue::Value(summand(value)), &mut out);
             }
             AggregateKind::GroupConcat | AggregateKind::JsonArray | AggregateKind::JsonObject => {
                 out.extend_from_slice(&arrival.to_be_bytes());
@@ -474,8 +482,8 @@ fn bracketed<'a>(brackets: &[u8; 2], text: &[u8], workspace: Workspace<'a>) -> R
 
 fn summand_of(mut value: &[u8]) -> Result<Value<'_>, Fault> {
     match sort::take_field(&mut value) {
-        Field::Value(value) => Ok(value),
-        Field::Json(_) => Err(DAMAGED),
+        FieldValue::Value(value) => Ok(value),
+        FieldValue::Json(_) => Err(DAMAGED),
     }
 }
 
@@ -507,7 +515,7 @@ mod tests {
             filter: None,
             separator: None,
         };
-        let (mut state, count) = (State::default(), 200_000u64);
+        let (mut state, count) = (AggregateState::default(), 200_000u64);
         for number in 0..count {
             let arrival = number.wrapping_mul(77_773) % count;
             let text = if arrival < 10 { b'0' + arrival as u8 } else { b'x' };

@@ -6,7 +6,7 @@ use super::expr::Expr;
 use super::row::Scope;
 use crate::sql::limits::{Fault, OF_JSON_EACH, QueryError, ROW_UNITS};
 use crate::sql::values::sort::push_field;
-use crate::sql::values::{Field, Value, Workspace, json, value};
+use crate::sql::values::{FieldValue, Value, Workspace, json, value};
 
 /// The columns, in the order of a row.
 pub(crate) const COLUMNS: [&str; 6] = ["key", "value", "type", "atom", "fullkey", "path"];
@@ -89,7 +89,7 @@ fn push_row(
     let value = if nested { Value::Text(json::minified(json, workspace)?) } else { value::of_json(json, workspace)? };
     let atom = if nested { Value::Null } else { value };
     for column in [key, value, Value::text(json::type_name(json)), atom, Value::Text(full), Value::Text(path)] {
-        push_field(Field::Value(column), rows);
+        push_field(FieldValue::Value(column), rows);
     }
     Ok(())
 }

@@ -11,7 +11,7 @@ use crate::sql::limits::{Fault, PATTERN_BYTES_MAX};
 use crate::sql::rows::{Relation, relation};
 use crate::sql::values::json::{self, Step};
 use crate::sql::values::value::{self, compare};
-use crate::sql::values::{Field, IntegerText, OuterValue, RowArena, Value, Workspace, number};
+use crate::sql::values::{FieldValue, IntegerText, OuterValue, RowArena, Value, Workspace, number};
 
 impl Expr {
     /// The same as [`Self::evaluate`], inlined for columns and parameters.
@@ -52,15 +52,15 @@ impl Expr {
 
     /// A field as it is stored; any other expression as its value.
     #[inline]
-    pub(crate) fn field<'a>(&'a self, scope: &Scope<'a>) -> Result<Field<'a>, Fault> {
+    pub(crate) fn field<'a>(&'a self, scope: &Scope<'a>) -> Result<FieldValue<'a>, Fault> {
         match self {
             Expr::Column(column) => scope.cell(*column),
             Expr::Path(column, steps) => {
-                Ok(scope.stored_path(*column, steps)?.map_or(Field::Value(Value::Null), Field::Json))
+                Ok(scope.stored_path(*column, steps)?.map_or(FieldValue::Value(Value::Null), FieldValue::Json))
             }
             Expr::Outer(place) => Ok(scope.fixed.outer[*place].field),
             Expr::Call(Function::Json(JsonFunction::AsStored), arguments) => json_calls::stored(&arguments[0], scope),
-            other => other.evaluate(scope).map(Field::Value),
+            other => other.evaluate(scope).map(FieldValue::Value),
         }
     }
 

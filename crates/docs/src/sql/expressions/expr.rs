@@ -1,7 +1,7 @@
 //! Expressions: resolved, planned, and walked for each row.
 //!
 //! The resolver makes the tree and a plan specialises it; evaluation never changes it. A column is a number;
-//! [`super::row::Source`] says where a plan reads its value.
+//! [`super::row::ColumnSource`] says where a plan reads its value.
 
 use std::cmp::Ordering;
 

@@ -10,7 +10,7 @@ use super::row::Scope;
 use crate::sql::functions::json_edits::{self, Edit};
 use crate::sql::functions::{Function, JsonFunction};
 use crate::sql::limits::Fault;
-use crate::sql::values::{Field, TextBuilder, Value, Workspace, json, number, value};
+use crate::sql::values::{FieldValue, TextBuilder, Value, Workspace, json, number, value};
 
 /// Whether an expression's value may be JSON, as opposed to text.
 pub(crate) fn may_be_json(expr: &Expr) -> bool {
@@ -55,17 +55,17 @@ pub(crate) fn evaluate<'a>(expr: &'a Expr, scope: &Scope<'a>) -> Result<(Value<'
 }
 
 /// An expression in the form that a document stores: a field as it is stored, the result of a JSON function as JSON.
-pub(crate) fn stored<'a>(expr: &'a Expr, scope: &Scope<'a>) -> Result<Field<'a>, Fault> {
+pub(crate) fn stored<'a>(expr: &'a Expr, scope: &Scope<'a>) -> Result<FieldValue<'a>, Fault> {
     match expr {
         Expr::Column(_) | Expr::Path(..) | Expr::Outer(_) => expr.field(scope),
         Expr::Coalesce(list) => {
             for e in list {
                 let found = stored(e, scope)?;
-                if !matches!(found, Field::Value(Value::Null) | Field::Json(b"null")) {
+                if !matches!(found, FieldValue::Value(Value::Null) | FieldValue::Json(b"null")) {
                     return Ok(found);
                 }
             }
-            Ok(Field::Value(Value::Null))
+            Ok(FieldValue::Value(Value::Null))
         }
         Expr::Case(arms, last) => {
             for (when, then) in arms {
@@ -77,12 +77,12 @@ pub(crate) fn stored<'a>(expr: &'a Expr, scope: &Scope<'a>) -> Result<Field<'a>,
         }
         Expr::CaseOf(operand, arms, last) => stored(Expr::arm_of(operand, arms, last, scope)?, scope),
         Expr::Call(Function::Json(JsonFunction::Raw), arguments) => match arguments[0].evaluate(scope)? {
-            Value::Text(json) => Ok(Field::Json(json)),
-            value => Ok(Field::Value(value)),
+            Value::Text(json) => Ok(FieldValue::Json(json)),
+            value => Ok(FieldValue::Value(value)),
         },
         other => Ok(match evaluate(other, scope)? {
-            (Value::Text(json), true) => Field::Json(json),
-            (value, _) => Field::Value(value),
+            (Value::Text(json), true) => FieldValue::Json(json),
+            (value, _) => FieldValue::Value(value),
         }),
     }
 }

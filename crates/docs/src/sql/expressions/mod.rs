@@ -15,4 +15,4 @@ mod sum;
 pub(crate) use aggregate::summand;
 pub(super) use aggregate::{AGGREGATES, AggregateCall, AggregateKind};
 pub(super) use expr::{Affinity, Arithmetic, Asked, CastType, Comparison, Expr};
-pub(super) use row::{Fixed, Frame, Place, Scope, Source};
+pub(super) use row::{ColumnSource, FieldPlace, Fixed, Frame, Scope};

@@ -6,18 +6,18 @@
 
 use std::cell::Cell;
 
-use binjson::{Document, FieldCache, FieldName};
+use binjson::{FieldCache, FieldName, StoredDocument};
 use bumpalo::Bump;
 
-use crate::encoding::{Included, Key, KeyType, Scalar, order};
+use crate::encoding::{IncludedValues, Key, KeyType, Scalar, order};
 use crate::sql::limits::{Fault, Meter};
 use crate::sql::rows::{Relation, Relations, relation};
 use crate::sql::values::json::{self, Step};
-use crate::sql::values::{Field, OuterValue, Value, Workspace};
+use crate::sql::values::{FieldValue, OuterValue, Value, Workspace};
 
 /// Where a field is read from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Place {
+pub(crate) enum FieldPlace {
     /// A value of the index entry's key, by its place there.
     IndexKey(usize),
     /// An included field of the index entry, by its place there.
@@ -32,10 +32,10 @@ pub(crate) enum Place {
 
 /// Where one plan reads a column's value.
 #[derive(Clone, Debug)]
-pub(crate) struct Source {
+pub(crate) struct ColumnSource {
     /// The nesting level of its collection.
     pub(crate) level: usize,
-    pub(crate) place: Place,
+    pub(crate) place: FieldPlace,
     /// The field's name, ready for lookups.
     pub(crate) name: FieldName,
 }
@@ -47,7 +47,7 @@ pub(crate) struct Frame<'a> {
     pub(crate) key: &'a [u8],
     /// The index entry's value, or a kept row; empty for a document.
     pub(crate) value: &'a [u8],
-    pub(crate) document: Option<Document<'a>>,
+    pub(crate) document: Option<StoredDocument<'a>>,
     /// The padding row of a left join: all its fields are NULL.
     pub(crate) absent: bool,
     pub(crate) outer: Option<&'a Frame<'a>>,
@@ -63,7 +63,7 @@ impl<'a> Frame<'a> {
 /// The context of expressions besides the row: constant for an execution, except for a group's results.
 #[derive(Clone, Copy)]
 pub(crate) struct Fixed<'a> {
-    pub(crate) sources: &'a [Source],
+    pub(crate) sources: &'a [ColumnSource],
     pub(crate) caches: &'a [Cell<FieldCache>],
     pub(crate) parameters: &'a [Value<'a>],
     pub(crate) constants: &'a [Result<Value<'a>, Fault>],
@@ -111,38 +111,38 @@ impl<'a> Scope<'a> {
 
     /// A column in its stored form.
     #[inline]
-    pub(crate) fn cell(&self, column: usize) -> Result<Field<'a>, Fault> {
+    pub(crate) fn cell(&self, column: usize) -> Result<FieldValue<'a>, Fault> {
         let source = &self.fixed.sources[column];
         let Some(frame) = self.frame(source.level).filter(|frame| !frame.absent) else {
-            return Ok(Field::Value(Value::Null));
+            return Ok(FieldValue::Value(Value::Null));
         };
         match source.place {
-            Place::Document => {
+            FieldPlace::Document => {
                 let Some(document) = frame.document else { return Err(Fault::Damaged("a document")) };
                 let place = &self.fixed.caches[column];
                 let mut cache = place.get();
                 let found = document.field_named(&source.name, &mut cache);
                 place.set(cache);
-                Ok(found.map_or(Field::Value(Value::Null), |value| Field::Json(value.raw())))
+                Ok(found.map_or(FieldValue::Value(Value::Null), |value| FieldValue::Json(value.raw())))
             }
-            Place::Included(place) => {
-                let mut included = Included::new(frame.value);
+            FieldPlace::Included(place) => {
+                let mut included = IncludedValues::new(frame.value);
                 for _ in 0..place {
                     included.next().map_err(|_| INDEX)?;
                 }
-                Ok(included.next().map_err(|_| INDEX)?.map_or(Field::Value(Value::Null), Field::Json))
+                Ok(included.next().map_err(|_| INDEX)?.map_or(FieldValue::Value(Value::Null), FieldValue::Json))
             }
-            Place::IndexKey(place) => {
+            FieldPlace::IndexKey(place) => {
                 let mut key = frame.key;
                 for _ in 0..place {
                     order::skip(&mut key).ok_or(INDEX)?;
                 }
-                index_value(key, self.workspace()).map(Field::Value)
+                index_value(key, self.workspace()).map(FieldValue::Value)
             }
-            Place::Row(place) => Ok(relation::field(frame.value, place)),
-            Place::Key(kind) => {
+            FieldPlace::Row(place) => Ok(relation::field(frame.value, place)),
+            FieldPlace::Key(kind) => {
                 let key = kind.of_bytes(frame.key).ok_or(Fault::Damaged("a key"))?;
-                Ok(Field::Value(of_scalar(key.scalar())))
+                Ok(FieldValue::Value(of_scalar(key.scalar())))
             }
         }
     }
@@ -161,8 +161,8 @@ impl<'a> Scope<'a> {
     /// The JSON at a path in a column.
     pub(crate) fn stored_path(&self, column: usize, steps: &[Step]) -> Result<Option<&'a [u8]>, Fault> {
         match self.cell(column)? {
-            Field::Json(json) => Ok(steps.iter().try_fold(json, |json, step| json::step(json, step))),
-            Field::Value(_) => Ok(None),
+            FieldValue::Json(json) => Ok(steps.iter().try_fold(json, |json, step| json::step(json, step))),
+            FieldValue::Value(_) => Ok(None),
         }
     }
 }

@@ -60,7 +60,7 @@ impl Default for Budget<'_> {
 
 /// The counts of an execution.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Outcome {
+pub struct ExecutionCounts {
     /// Rows passed to the sink.
     pub rows: u64,
     /// Index entries and documents scanned.

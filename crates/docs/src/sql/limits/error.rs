@@ -67,7 +67,7 @@ impl std::error::Error for SqlError {}
 #[non_exhaustive]
 pub enum QueryError {
     /// The engine failed.
-    Store(engine::Error),
+    Store(engine::StoreError),
     /// A requested view cannot be read: it is being built, or building it failed.
     Unbuilt(String),
     /// The execution would exceed a limit: its name and its value.
@@ -154,11 +154,11 @@ impl QueryError {
     }
 }
 
-impl From<engine::Error> for QueryError {
-    fn from(error: engine::Error) -> Self {
+impl From<engine::StoreError> for QueryError {
+    fn from(error: engine::StoreError) -> Self {
         match &error {
-            engine::Error::Io { source, .. } if IntegerOverflow::is_in(source) => Fault::IntegerOverflow.into(),
-            engine::Error::Io { source, .. } if Unbuilt::is_in(source) => QueryError::Unbuilt(source.to_string()),
+            engine::StoreError::Io { source, .. } if IntegerOverflow::is_in(source) => Fault::IntegerOverflow.into(),
+            engine::StoreError::Io { source, .. } if Unbuilt::is_in(source) => QueryError::Unbuilt(source.to_string()),
             _ => QueryError::Store(error),
         }
     }

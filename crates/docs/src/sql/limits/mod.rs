@@ -8,7 +8,7 @@ mod error;
 mod spill;
 
 pub(super) use budget::{ARENA_BYTES_KEPT, Meter, ROW_UNITS, RUN_UNITS, Tally};
-pub use budget::{Budget, COMPUTED_BYTES_LEAST, Outcome, STACK_BYTES_MAX};
+pub use budget::{Budget, COMPUTED_BYTES_LEAST, ExecutionCounts, STACK_BYTES_MAX};
 pub(super) use error::{COMPARED_PER_BYTE_MAX, Fault, PATTERN_BYTES_MAX};
 pub use error::{
     COMPUTED, GROUPS, LOOKED_UP, OF_JSON_EACH, QueryError, RESULT, ROW, ROWS_KEPT, ROWS_READ, SORTED, SPILLED,

@@ -11,7 +11,7 @@ use super::points::{Limit, PointsOf, Sought};
 use crate::catalog::{CollectionInfo, FieldKind, IndexInfo};
 use crate::engine::Direction;
 use crate::sql::expressions::{Affinity, Comparison, Expr};
-use crate::sql::resolve::{Origin, TableSet};
+use crate::sql::resolve::{RowSource, TableSet};
 
 const SCORE_KEY: u32 = 0;
 const SCORE_UNIQUE: u32 = 1;
@@ -70,17 +70,17 @@ impl Planner<'_> {
 
     pub(super) fn candidate(&self, table: usize, placed: TableSet) -> Candidate {
         match &self.logical.tables[table].origin {
-            Origin::Collection(_) => {
+            RowSource::Collection(_) => {
                 let found = self.entries_candidate(table, placed);
                 let single = self.plan.levels.iter().all(|level| level.access.is_single());
                 let kept = (found.score >= SCORE_HASH).then(|| self.kept_candidate(table, placed, single)).flatten();
                 kept.filter(|kept| kept.score <= found.score).unwrap_or(found)
             }
-            Origin::Inner { number, outer, .. } => {
+            RowSource::Inner { number, outer, .. } => {
                 let single = self.plan.levels.iter().all(|level| level.access.is_single());
                 self.inner_candidate(table, (*number, outer), placed, single)
             }
-            Origin::Each { json, path, .. } => each_candidate(json, path),
+            RowSource::Each { json, path, .. } => each_candidate(json, path),
         }
     }
 
@@ -105,9 +105,11 @@ impl Planner<'_> {
     /// All access paths of a table that may be the best. `single`: the placed tables give at most one row.
     pub(super) fn ways(&self, table: usize, placed: TableSet, single: bool) -> Vec<Candidate> {
         match &self.logical.tables[table].origin {
-            Origin::Collection(_) => self.collection_ways(table, placed, single),
-            Origin::Inner { number, outer, .. } => vec![self.inner_candidate(table, (*number, outer), placed, single)],
-            Origin::Each { json, path, .. } => vec![each_candidate(json, path)],
+            RowSource::Collection(_) => self.collection_ways(table, placed, single),
+            RowSource::Inner { number, outer, .. } => {
+                vec![self.inner_candidate(table, (*number, outer), placed, single)]
+            }
+            RowSource::Each { json, path, .. } => vec![each_candidate(json, path)],
         }
     }
 
@@ -161,7 +163,7 @@ impl Planner<'_> {
             return None;
         }
         let (own, whole): (TableSet, _) =
-            (1 << table, matches!(self.logical.tables[table].origin, Origin::Collection(_)));
+            (1 << table, matches!(self.logical.tables[table].origin, RowSource::Collection(_)));
         let mut fulfilled = Vec::new();
         for (number, condition) in self.conditions_of(table).iter().enumerate() {
             if condition.tables & own == 0 || condition.tables & !(placed | own) != 0 {

@@ -1,13 +1,13 @@
 //! Compiles plans of the shape that `compiled.rs` describes.
 
 use super::access::Access;
-use super::compiled::{Compiled, Field, Form, KNOWN_MAX, Lookup, Ordered, SLOTS_MAX, Term, Test};
+use super::compiled::{CompiledField, CompiledPlan, KNOWN_MAX, Lookup, Ordered, SLOTS_MAX, SlotEncoding, Term, Test};
 use super::plan::{Level, Plan};
 use crate::encoding::KeyType;
-use crate::sql::expressions::{Affinity, Comparison, Expr, Place};
+use crate::sql::expressions::{Affinity, Comparison, Expr, FieldPlace};
 
 /// Compiles a plan, if it has that shape.
-pub(crate) fn compile(plan: &Plan) -> Option<Compiled> {
+pub(crate) fn compile(plan: &Plan) -> Option<CompiledPlan> {
     let sorted = !plan.order.is_empty() || plan.distinct;
     let first = plan.levels.first().filter(|_| !sorted && plan.group.is_empty())?;
     let inner = plan.levels.iter().skip(1).all(|level| matches!(level.access, Access::Key(_)));
@@ -15,7 +15,7 @@ pub(crate) fn compile(plan: &Plan) -> Option<Compiled> {
         return None;
     }
     let mut compiler =
-        Compiler { plan, slots: 0, terms: vec![None; plan.sources.len()], compiled: Compiled::default() };
+        Compiler { plan, slots: 0, terms: vec![None; plan.sources.len()], compiled: CompiledPlan::default() };
     compiler.first(first)?;
     plan.levels.iter().enumerate().skip(1).try_for_each(|(number, level)| compiler.lookup(number, level))?;
     compiler.results()?;
@@ -28,7 +28,7 @@ struct Compiler<'p> {
     slots: usize,
     /// By column: its term, once its level was compiled.
     terms: Vec<Option<Term>>,
-    compiled: Compiled,
+    compiled: CompiledPlan,
 }
 
 impl Compiler<'_> {
@@ -38,7 +38,7 @@ impl Compiler<'_> {
     }
 
     /// The columns of a level that some expression uses, with their places.
-    fn columns(&self, level: usize) -> Vec<(usize, Place)> {
+    fn columns(&self, level: usize) -> Vec<(usize, FieldPlace)> {
         let used = self.plan.used_columns(self.plan.sources.len());
         let sources = self.plan.sources.iter().enumerate();
         let here = sources.filter(|(column, source)| used[*column] && source.level == level);
@@ -51,13 +51,13 @@ impl Compiler<'_> {
             Access::Scan { .. } => {
                 self.compiled.fields = self.documents(0)?;
                 for (column, place) in self.columns(0) {
-                    if let Place::Key(kind) = place {
+                    if let FieldPlace::Key(kind) = place {
                         let number = match self.compiled.key {
                             Some(slot) => slot,
                             None => self.new_slot()?,
                         };
                         self.compiled.key = Some(number);
-                        self.terms[column] = Some(Term { number, form: Form::Key(kind), whole: false });
+                        self.terms[column] = Some(Term { number, form: SlotEncoding::Key(kind), whole: false });
                     }
                 }
                 self.compiled.tests = self.tests(&[&level.before, &level.after])?;
@@ -70,7 +70,7 @@ impl Compiler<'_> {
     fn index_entry(&mut self, level: &Level) -> Option<()> {
         let columns = self.columns(0);
         let included = columns.iter().filter_map(|(_, place)| match place {
-            Place::Included(place) => Some(place + 1),
+            FieldPlace::Included(place) => Some(place + 1),
             _ => None,
         });
         self.compiled.included = included.max().unwrap_or(0);
@@ -90,12 +90,12 @@ impl Compiler<'_> {
         }
         let ordered = |place: usize| {
             let number = self.compiled.ordered[places.iter().position(|known| *known == place)?].slot;
-            Some(Term { number, form: Form::Ordered, whole: false })
+            Some(Term { number, form: SlotEncoding::Ordered, whole: false })
         };
         for (column, place) in columns {
             self.terms[column] = match place {
-                Place::Included(number) => Some(Term { number, form: Form::Json, whole: false }),
-                Place::IndexKey(place) => ordered(place),
+                FieldPlace::Included(number) => Some(Term { number, form: SlotEncoding::Json, whole: false }),
+                FieldPlace::IndexKey(place) => ordered(place),
                 _ => None,
             };
         }
@@ -115,7 +115,7 @@ impl Compiler<'_> {
         let Access::Key(value) = &level.access else { return None };
         let key = self.term(value)?;
         for (column, place) in self.columns(number) {
-            if let Place::Key(kind) = place {
+            if let FieldPlace::Key(kind) = place {
                 self.terms[column] = Some(Term { whole: kind != KeyType::String, ..key });
             }
         }
@@ -126,13 +126,13 @@ impl Compiler<'_> {
     }
 
     /// Assigns slots to the fields that are read from a level's document.
-    fn documents(&mut self, level: usize) -> Option<Vec<Field>> {
+    fn documents(&mut self, level: usize) -> Option<Vec<CompiledField>> {
         let mut fields = Vec::new();
         for (column, place) in self.columns(level) {
-            if place == Place::Document {
+            if place == FieldPlace::Document {
                 let slot = self.new_slot()?;
-                self.terms[column] = Some(Term { number: slot, form: Form::Json, whole: false });
-                fields.push(Field { name: self.plan.sources[column].name.clone(), column, slot });
+                self.terms[column] = Some(Term { number: slot, form: SlotEncoding::Json, whole: false });
+                fields.push(CompiledField { name: self.plan.sources[column].name.clone(), column, slot });
             }
         }
         Some(fields)
@@ -144,7 +144,7 @@ impl Compiler<'_> {
             Expr::Literal(_) | Expr::Parameter(_) | Expr::Constant(_) | Expr::Outer(_) => {
                 let number = self.compiled.known.len();
                 self.compiled.known.push(expr.clone());
-                (number < KNOWN_MAX).then_some(Term { number, form: Form::Known, whole: false })
+                (number < KNOWN_MAX).then_some(Term { number, form: SlotEncoding::Known, whole: false })
             }
             _ => None,
         }
@@ -157,7 +157,7 @@ impl Compiler<'_> {
                 Expr::Compare(comparison, Affinity::None, a, b) => {
                     let (a, b) = (self.term(a)?, self.term(b)?);
                     // A constant is put on the right, where the quick comparisons expect it.
-                    let swap = a.form == Form::Known;
+                    let swap = a.form == SlotEncoding::Known;
                     let (comparison, a, b) = if swap { (comparison.mirrored(), b, a) } else { (*comparison, a, b) };
                     tests.push(Test::Compare(comparison, a, b));
                 }
@@ -199,9 +199,9 @@ impl Compiler<'_> {
     }
 }
 
-fn ordered_place(place: Place) -> Option<usize> {
+fn ordered_place(place: FieldPlace) -> Option<usize> {
     match place {
-        Place::IndexKey(place) => Some(place),
+        FieldPlace::IndexKey(place) => Some(place),
         _ => None,
     }
 }

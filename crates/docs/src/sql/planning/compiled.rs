@@ -24,7 +24,7 @@ pub(crate) const KNOWN_MAX: usize = 16;
 
 /// The encoding of a slot or of a constant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Form {
+pub(crate) enum SlotEncoding {
     /// JSON text as stored; empty if the field is missing.
     Json,
     /// The rest of an index entry's key, beginning with the value.
@@ -39,7 +39,7 @@ pub(crate) enum Form {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Term {
     pub(crate) number: usize,
-    pub(crate) form: Form,
+    pub(crate) form: SlotEncoding,
     /// It is an integer key, taken from the value that was looked up. That value may be a real, because 5.0 finds 5.
     pub(crate) whole: bool,
 }
@@ -55,7 +55,7 @@ pub(crate) enum Test {
 
 /// A field that is read from a document.
 #[derive(Clone, Debug)]
-pub(crate) struct Field {
+pub(crate) struct CompiledField {
     pub(crate) name: FieldName,
     /// The number of its column, and of its cache.
     pub(crate) column: usize,
@@ -76,7 +76,7 @@ pub(crate) struct Lookup {
     pub(crate) tree: TreeId,
     pub(crate) kind: KeyType,
     pub(crate) key: Term,
-    pub(crate) fields: Vec<Field>,
+    pub(crate) fields: Vec<CompiledField>,
     pub(crate) tests: Vec<Test>,
     /// It is an index entry's own document: it must exist, and is counted with the entry.
     pub(crate) own: bool,
@@ -84,14 +84,14 @@ pub(crate) struct Lookup {
 
 /// A plan of the shape that the module documentation describes.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Compiled {
+pub(crate) struct CompiledPlan {
     /// Number of included fields of an index entry, which are the first slots.
     pub(crate) included: usize,
     pub(crate) ordered: Vec<Ordered>,
     /// The slot of the document's key, in a range of documents.
     pub(crate) key: Option<usize>,
     /// Fields of the document, in a range of documents.
-    pub(crate) fields: Vec<Field>,
+    pub(crate) fields: Vec<CompiledField>,
     /// Predicates on the entries of the range.
     pub(crate) tests: Vec<Test>,
     pub(crate) lookups: Vec<Lookup>,
@@ -104,15 +104,15 @@ pub(crate) struct Compiled {
     pub(crate) skips_entry: bool,
 }
 
-impl Compiled {
+impl CompiledPlan {
     /// Estimate of its bytes in memory, without its constants.
     pub(super) fn bytes(&self) -> usize {
-        let of = |fields: &[Field], tests: &[Test]| {
-            let names: usize = fields.iter().map(|field| size_of::<Field>() + field.name.stored().len()).sum();
+        let of = |fields: &[CompiledField], tests: &[Test]| {
+            let names: usize = fields.iter().map(|field| size_of::<CompiledField>() + field.name.stored().len()).sum();
             names + size_of_val(tests)
         };
         let lookups = self.lookups.iter().map(|lookup| size_of::<Lookup>() + of(&lookup.fields, &lookup.tests));
-        size_of::<Compiled>()
+        size_of::<CompiledPlan>()
             + of(&self.fields, &self.tests)
             + lookups.sum::<usize>()
             + size_of_val(&self.ordered[..])
@@ -124,8 +124,8 @@ impl Compiled {
     pub(super) fn note_uses(&mut self) {
         let Some((first, inner)) = self.lookups.split_first() else { return };
         let entry = self.included + self.ordered.len();
-        let of_entry = |term: &Term| term.form != Form::Known && term.number < entry;
-        let is_ordered = |term: &Term| term.form == Form::Ordered;
+        let of_entry = |term: &Term| term.form != SlotEncoding::Known && term.number < entry;
+        let is_ordered = |term: &Term| term.form == SlotEncoding::Ordered;
         self.tests_key = is_ordered(&first.key) || self.tests.iter().any(|test| test.takes(&is_ordered));
         let takes = |tests: &[Test]| tests.iter().any(|test| test.takes(&of_entry));
         self.skips_entry =

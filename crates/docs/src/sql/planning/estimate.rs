@@ -15,8 +15,8 @@ use crate::catalog::ENTRIES_LEAST;
 use crate::encoding::{Scalar, order};
 use crate::engine::{Direction, KeyRange, TreeId};
 use crate::sql::expressions::row::{as_key, of_scalar};
-use crate::sql::expressions::{Comparison, Expr, Place};
-use crate::sql::resolve::Origin;
+use crate::sql::expressions::{Comparison, Expr, FieldPlace};
+use crate::sql::resolve::RowSource;
 
 /// A document of a sequential scan.
 const DOCUMENT: f64 = 3.0;
@@ -58,14 +58,14 @@ impl Planner<'_> {
     /// The number of rows of a table.
     pub(super) fn table_rows(&self, table: usize) -> f64 {
         match &self.logical.tables[table].origin {
-            Origin::Collection(_) => match self.known.trees.get(&self.info(table).tree) {
+            RowSource::Collection(_) => match self.known.trees.get(&self.info(table).tree) {
                 Some(count) => count.entries.max(ENTRIES_LEAST),
                 None => VIEW_ROWS,
             },
-            Origin::Inner { number, .. } => {
+            RowSource::Inner { number, .. } => {
                 self.plan.inner[*number].members.iter().map(|member| member.rows).sum::<f64>().max(1.0)
             }
-            Origin::Each { .. } => ELEMENTS,
+            RowSource::Each { .. } => ELEMENTS,
         }
     }
 
@@ -253,7 +253,7 @@ impl Planner<'_> {
         let needs = |expr: &Expr| {
             expr.uses_column(|column| {
                 let is_own = self.logical.columns[column].table == table;
-                is_own && self.place_in(&access, column) == Place::Document
+                is_own && self.place_in(&access, column) == FieldPlace::Document
             })
         };
         let needed_by = |condition: &Condition| condition.tables >> table & 1 == 1 && needs(&condition.expr);

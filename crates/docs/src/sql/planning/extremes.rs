@@ -10,7 +10,7 @@ use super::condition::Condition;
 use super::planner::Planner;
 use crate::catalog::FieldKind;
 use crate::sql::expressions::{Affinity, AggregateKind, Comparison, Expr};
-use crate::sql::resolve::Origin;
+use crate::sql::resolve::RowSource;
 use crate::sql::values::OwnedValue;
 
 #[cfg(doc)]
@@ -54,7 +54,7 @@ impl Planner<'_> {
         let plain = call.is_plain() && self.plan.group.is_empty() && self.plan.order.is_empty() && !self.plan.distinct;
         let source = &self.logical.columns[column];
         let table = &self.logical.tables[source.table];
-        let is_read = matches!(table.origin, Origin::Collection(_)) && table.left_on.is_none();
+        let is_read = matches!(table.origin, RowSource::Collection(_)) && table.left_on.is_none();
         if !plain || !is_read {
             return None;
         }

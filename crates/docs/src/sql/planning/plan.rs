@@ -5,12 +5,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use super::access::Access;
-use super::compiled::Compiled;
+use super::compiled::CompiledPlan;
 use super::points::Points;
 use crate::encoding::KeyType;
 use crate::engine::TreeId;
 use crate::sql::expressions::constants::Repeatable;
-use crate::sql::expressions::{AggregateCall, AggregateKind, Expr, Source};
+use crate::sql::expressions::{AggregateCall, AggregateKind, ColumnSource, Expr};
 use crate::sql::rows::Combine;
 
 /// Estimates of a level's work in one execution.
@@ -52,7 +52,7 @@ pub(crate) struct Level {
 pub(crate) struct Plan {
     pub(crate) levels: Vec<Level>,
     /// By column.
-    pub(crate) sources: Vec<Source>,
+    pub(crate) sources: Vec<ColumnSource>,
     /// Computed once per execution.
     pub(crate) constants: Vec<Expr>,
     /// For each constant: the key under which earlier results are kept, if that is worth it.
@@ -85,7 +85,7 @@ pub(crate) struct Plan {
     /// Its number among all plans and queries, by which the field caches of an inner query are found.
     pub(crate) number: usize,
     /// The compiled form, if the plan has a supported shape: it runs without walking expression trees.
-    pub(crate) compiled: Option<Box<Compiled>>,
+    pub(crate) compiled: Option<Box<CompiledPlan>>,
     /// It, or a query inside it, scans a whole collection.
     pub(crate) scans: bool,
     /// EXPLAIN in one line, and whether a whole collection is scanned; made on first use.
@@ -133,7 +133,7 @@ impl Plan {
         let expressions: usize = expressions.chain(known).map(Expr::bytes).sum();
         let compiled = self.compiled.as_ref().map_or(0, |compiled| compiled.bytes());
         let lists = self.levels.len() * (size_of::<Level>() + size_of::<Points>())
-            + self.sources.iter().map(|source| size_of::<Source>() + source.name.stored().len()).sum::<usize>()
+            + self.sources.iter().map(|source| size_of::<ColumnSource>() + source.name.stored().len()).sum::<usize>()
             + self.repeatable.len() * (size_of::<Repeatable>() + size_of::<usize>())
             + self.implied.len() * size_of::<usize>();
         let inner = self.inner.iter().flat_map(|inner| &inner.members).map(Plan::bytes);

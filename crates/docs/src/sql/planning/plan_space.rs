@@ -52,9 +52,9 @@ struct Place {
 }
 
 /// The plans of one query, by key.
-type List = Vec<(u32, Arc<Kept>)>;
+type List = Vec<(u32, Arc<KeptPlan>)>;
 
-pub(crate) struct Kept {
+pub(crate) struct KeptPlan {
     plan: Plan,
     bytes: usize,
     /// The value of `made` at its last use.
@@ -64,7 +64,7 @@ pub(crate) struct Kept {
     shared: Arc<Shared>,
 }
 
-impl Kept {
+impl KeptPlan {
     #[inline]
     fn note_use(&self) {
         let now = self.shared.made.load(Ordering::Relaxed);
@@ -74,7 +74,7 @@ impl Kept {
     }
 }
 
-impl Drop for Kept {
+impl Drop for KeptPlan {
     fn drop(&mut self) {
         self.shared.bytes.fetch_sub(self.bytes, Ordering::Relaxed);
         self.shared.kept.fetch_sub(1, Ordering::Relaxed);
@@ -90,19 +90,19 @@ pub(crate) struct Plans {
 }
 
 /// A plan that is in use.
-pub(crate) enum Held {
-    Kept(Arc<Kept>),
+pub(crate) enum PlanInUse {
+    Kept(Arc<KeptPlan>),
     /// There is no room to keep it.
     Own(Box<Plan>),
 }
 
-impl Deref for Held {
+impl Deref for PlanInUse {
     type Target = Plan;
     #[inline]
     fn deref(&self) -> &Plan {
         match self {
-            Held::Kept(kept) => &kept.plan,
-            Held::Own(plan) => plan,
+            PlanInUse::Kept(kept) => &kept.plan,
+            PlanInUse::Own(plan) => plan,
         }
     }
 }
@@ -121,7 +121,7 @@ impl Default for NearPlans {
 struct Near {
     query: usize,
     key: u32,
-    kept: Arc<Kept>,
+    kept: Arc<KeptPlan>,
 }
 
 impl NearPlans {
@@ -132,16 +132,16 @@ impl NearPlans {
 
     /// Takes a plan for an execution, unless it was removed from its list.
     #[inline]
-    pub(in crate::sql) fn take(&mut self, query: usize, key: u32) -> Option<Held> {
+    pub(in crate::sql) fn take(&mut self, query: usize, key: u32) -> Option<PlanInUse> {
         let near = self.place(query, key).take_if(|near| near.query == query && near.key == key)?;
         near.kept.note_use();
-        near.kept.is_listed.load(Ordering::Relaxed).then_some(Held::Kept(near.kept))
+        near.kept.is_listed.load(Ordering::Relaxed).then_some(PlanInUse::Kept(near.kept))
     }
 
     /// Puts a plan back, or remembers a new one.
     #[inline]
-    pub(in crate::sql) fn put(&mut self, query: usize, key: u32, held: Held) {
-        if let Held::Kept(kept) = held {
+    pub(in crate::sql) fn put(&mut self, query: usize, key: u32, held: PlanInUse) {
+        if let PlanInUse::Kept(kept) = held {
             *self.place(query, key) = Some(Near { query, key, kept });
         }
     }
@@ -244,44 +244,44 @@ impl Plans {
     }
 
     /// The kept plan of a key, or a new one.
-    pub(crate) fn get(&self, key: u32, make: impl FnOnce() -> Plan) -> Held {
+    pub(crate) fn get(&self, key: u32, make: impl FnOnce() -> Plan) -> PlanInUse {
         let list = locked(&self.list);
         if let Ok(at) = find(&list, key) {
             list[at].1.note_use();
-            return Held::Kept(Arc::clone(&list[at].1));
+            return PlanInUse::Kept(Arc::clone(&list[at].1));
         }
         drop(list);
         self.make(key, make)
     }
 
     #[cold]
-    fn make(&self, key: u32, make: impl FnOnce() -> Plan) -> Held {
+    fn make(&self, key: u32, make: impl FnOnce() -> Plan) -> PlanInUse {
         let generation = self.generation.load(Ordering::Acquire);
         let plan = make();
-        let bytes = size_of::<Kept>() + plan.bytes();
+        let bytes = size_of::<KeptPlan>() + plan.bytes();
         let (shared, mut queue) = (&self.space.shared, self.space.queue());
         let now = shared.made.fetch_add(1, Ordering::Relaxed) + 1;
         let list = locked(&self.list);
         if let Ok(at) = find(&list, key) {
             // Another thread was first.
-            return Held::Kept(Arc::clone(&list[at].1));
+            return PlanInUse::Kept(Arc::clone(&list[at].1));
         }
         drop(list);
         let is_current = self.generation.load(Ordering::Acquire) == generation;
         if !is_current || !self.space.make_room(&mut queue, bytes) {
-            return Held::Own(Box::new(plan));
+            return PlanInUse::Own(Box::new(plan));
         }
         shared.bytes.fetch_add(bytes, Ordering::Relaxed);
         shared.kept.fetch_add(1, Ordering::Relaxed);
         let (used, is_listed) = (AtomicU64::new(now), AtomicBool::new(true));
-        let kept = Arc::new(Kept { plan, bytes, used, is_listed, shared: Arc::clone(shared) });
+        let kept = Arc::new(KeptPlan { plan, bytes, used, is_listed, shared: Arc::clone(shared) });
         let mut list = locked(&self.list);
         let (Ok(at) | Err(at)) = find(&list, key);
         list.insert(at, (key, Arc::clone(&kept)));
         drop(list);
         queue.push_back(Place { list: Arc::downgrade(&self.list), key, seen: now });
         self.space.sweep(&mut queue);
-        Held::Kept(kept)
+        PlanInUse::Kept(kept)
     }
 
     /// Drops all plans: the counts from which they were made are outdated.

@@ -21,9 +21,9 @@ use super::prefix;
 use crate::catalog::{Catalog, CollectionInfo, FieldKind};
 use crate::sql::expressions::expr::flatten;
 use crate::sql::expressions::json_calls::may_be_json;
-use crate::sql::expressions::{Affinity, AggregateCall, Comparison, Expr, Place, Source, each};
+use crate::sql::expressions::{Affinity, AggregateCall, ColumnSource, Comparison, Expr, FieldPlace, each};
 use crate::sql::functions::{Function, JsonFunction};
-use crate::sql::resolve::{Column, Logical, Origin, Output, Table, TableSet};
+use crate::sql::resolve::{Column, Logical, OutputColumn, QueryTable, RowSource, TableSet};
 use crate::sql::rows::Combine;
 use crate::sql::values::OwnedValue;
 
@@ -259,7 +259,7 @@ impl Planner<'_> {
         if key.table != table || referring.table == table || key.name != self.info(table).key.field {
             return None;
         }
-        let Origin::Collection(collection) = &self.logical.tables[table].origin else { return None };
+        let RowSource::Collection(collection) = &self.logical.tables[table].origin else { return None };
         let references = &self.info(referring.table).references;
         references.iter().any(|r| r.field == referring.name && r.target == *collection).then_some(from)
     }
@@ -373,7 +373,7 @@ impl Planner<'_> {
         let Access::Kept { inner, hash, keys, .. } = &mut candidate.access else { return };
         *keys = values;
         let place = match self.logical.tables[table].origin {
-            Origin::Collection(collection) => {
+            RowSource::Collection(collection) => {
                 let (logical, columns) = self.kept_collection(table, &sides, &mut candidate.fulfilled);
                 let (optional, present) = self.optional;
                 let member = plan(&logical, self.catalog, optional, present);
@@ -406,7 +406,7 @@ impl Planner<'_> {
         let number = |column: usize| columns[..column].iter().filter(|other| other.table == table).count();
         let own = |expr: &Expr| expr.clone().renumbered(&number);
         let mut logical = Logical::default();
-        logical.tables.push(Table { origin: source.origin.clone(), alias: source.alias.clone(), left_on: None });
+        logical.tables.push(QueryTable { origin: source.origin.clone(), alias: source.alias.clone(), left_on: None });
         // The rows are kept for all rows of the outer query, so only predicates over this table alone belong to the query.
         for (place, condition) in self.conditions_of(table).iter().enumerate().filter(|(_, c)| c.is_of(table)) {
             logical.conditions.push(own(&condition.expr));
@@ -415,13 +415,13 @@ impl Planner<'_> {
         for column in columns.iter().filter(|column| column.table == table) {
             let expr = Expr::Column(logical.columns.len());
             logical.columns.push(Column { table: 0, ..column.clone() });
-            logical.outputs.push(Output { name: column.name.clone(), expr });
+            logical.outputs.push(OutputColumn { name: column.name.clone(), expr });
         }
         let mut places = Vec::new();
         for side in sides {
             let expr = own(side);
             places.push(logical.outputs.iter().position(|output| output.expr == expr).unwrap_or_else(|| {
-                logical.outputs.push(Output { name: String::new(), expr });
+                logical.outputs.push(OutputColumn { name: String::new(), expr });
                 logical.outputs.len() - 1
             }));
         }
@@ -433,9 +433,9 @@ impl Planner<'_> {
         let columns = &self.logical.columns;
         let Column { table, name, .. } = &columns[column];
         match &self.logical.tables[*table].origin {
-            Origin::Collection(_) => columns[..column].iter().filter(|other| other.table == *table).count(),
-            Origin::Inner { info, .. } => info.fields.iter().position(|field| field.name == *name).unwrap_or(0),
-            Origin::Each { .. } => each::COLUMNS.iter().position(|known| known == name).unwrap_or(0),
+            RowSource::Collection(_) => columns[..column].iter().filter(|other| other.table == *table).count(),
+            RowSource::Inner { info, .. } => info.fields.iter().position(|field| field.name == *name).unwrap_or(0),
+            RowSource::Each { .. } => each::COLUMNS.iter().position(|known| known == name).unwrap_or(0),
         }
     }
 
@@ -472,46 +472,50 @@ impl Planner<'_> {
         let used = self.plan.used_columns(self.logical.columns.len());
         for (number, column) in self.logical.columns.iter().enumerate() {
             let level = self.plan.levels.iter().position(|level| level.table == column.table);
-            let place = level.map_or(Place::Document, |level| self.place(level, number));
+            let place = level.map_or(FieldPlace::Document, |level| self.place(level, number));
             if let Some(level) = level
                 && used[number]
-                && place == Place::Document
+                && place == FieldPlace::Document
                 && self.plan.levels[level].access.index().is_some()
             {
                 self.plan.levels[level].fetch = true;
             }
-            self.plan.sources.push(Source { level: level.unwrap_or(0), place, name: FieldName::new(&column.name) });
+            self.plan.sources.push(ColumnSource {
+                level: level.unwrap_or(0),
+                place,
+                name: FieldName::new(&column.name),
+            });
         }
     }
 
-    fn place(&self, level: usize, number: usize) -> Place {
+    fn place(&self, level: usize, number: usize) -> FieldPlace {
         self.place_in(&self.plan.levels[level].access, number)
     }
 
     /// The source of a column under this access path of its table.
-    pub(super) fn place_in(&self, access: &Access, number: usize) -> Place {
+    pub(super) fn place_in(&self, access: &Access, number: usize) -> FieldPlace {
         let column = &self.logical.columns[number];
         let info = self.info(column.table);
         if matches!(access, Access::Kept { .. } | Access::Each { .. }) {
-            return Place::Row(self.row_place(number));
+            return FieldPlace::Row(self.row_place(number));
         }
         let is_key = column.name == info.key.field && !column.inside;
         let Some(number) = access.index() else {
-            return if is_key { Place::Key(info.key.kind) } else { Place::Document };
+            return if is_key { FieldPlace::Key(info.key.kind) } else { FieldPlace::Document };
         };
         let index = &info.indexes[number];
         if is_key {
-            return Place::IndexKey(index.fields.len());
+            return FieldPlace::IndexKey(index.fields.len());
         }
         // An index key has the value, not its spelling. Only integers and texts have one spelling for each value.
         let kind = info.field(&column.name).map_or(FieldKind::Any, |field| field.kind);
         let told = !column.inside && (!column.bare || matches!(kind, FieldKind::Integer | FieldKind::Text));
         if let Some(place) = index.fields.iter().position(|field| *field == column.name).filter(|_| told) {
-            return Place::IndexKey(place);
+            return FieldPlace::IndexKey(place);
         }
         match index.included.iter().position(|field| *field == column.name) {
-            Some(place) => Place::Included(place),
-            None => Place::Document,
+            Some(place) => FieldPlace::Included(place),
+            None => FieldPlace::Document,
         }
     }
 
@@ -525,7 +529,7 @@ impl Planner<'_> {
             for condition in conditions {
                 let needs = condition.uses_column(|column| {
                     let source = &self.plan.sources[column];
-                    source.level == number && source.place == Place::Document
+                    source.level == number && source.place == FieldPlace::Document
                 });
                 let level = &mut self.plan.levels[number];
                 if needs { level.after.push(condition) } else { level.before.push(condition) }

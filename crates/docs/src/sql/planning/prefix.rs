@@ -8,7 +8,7 @@
 
 use crate::catalog::{Catalog, FieldKind};
 use crate::sql::expressions::{Affinity, Comparison, Expr};
-use crate::sql::resolve::{Logical, Origin};
+use crate::sql::resolve::{Logical, RowSource};
 use crate::sql::values::OwnedValue;
 
 /// The same predicate with the range that it implies, if a key or an index of the field's collection may use it.
@@ -53,7 +53,7 @@ fn of_like(pattern: &str) -> (&str, bool) {
 /// Whether an access path may use the range, and the range excludes no match.
 fn is_useful(column: usize, start: &str, logical: &Logical, catalog: &Catalog) -> bool {
     let column = &logical.columns[column];
-    let Origin::Collection(number) = &logical.tables[column.table].origin else { return false };
+    let RowSource::Collection(number) = &logical.tables[column.table].origin else { return false };
     let info = &catalog.collections[*number];
     let is_text = info.field(&column.name).is_some_and(|field| field.kind == FieldKind::Text);
     let is_indexed =

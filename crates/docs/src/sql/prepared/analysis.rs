@@ -7,12 +7,12 @@ use std::time::{Duration, Instant};
 
 use sqlparser::tokenizer::Location;
 
-use crate::engine::View;
+use crate::engine::ReadView;
 use crate::sql::execution::{Scratch, inner};
-use crate::sql::limits::{Budget, Outcome, QueryError, SqlError, SqlErrorKind};
+use crate::sql::limits::{Budget, ExecutionCounts, QueryError, SqlError, SqlErrorKind};
 use crate::sql::planning::Plan;
 use crate::sql::rows::RowSink;
-use crate::sql::values::{Field, Value};
+use crate::sql::values::{FieldValue, Value};
 
 /// The prefix of a query whose plan is requested: `EXPLAIN`, `EXPLAIN QUERY PLAN`, `EXPLAIN ANALYZE`, or `EXPLAIN (ANALYZE,
 /// FORMAT JSON)`.
@@ -37,7 +37,7 @@ pub(crate) struct LevelCounts {
 #[derive(Clone, Debug, Default)]
 pub struct Analysis {
     /// Rows of the result, and all entries scanned.
-    pub outcome: Outcome,
+    pub outcome: ExecutionCounts,
     /// Its duration.
     pub elapsed: Duration,
     pub(crate) levels: Vec<LevelCounts>,
@@ -48,7 +48,7 @@ pub struct Analysis {
 }
 
 impl RowSink for Analysis {
-    fn field(&mut self, _column: usize, _field: Field<'_>) {}
+    fn field(&mut self, _column: usize, _field: FieldValue<'_>) {}
     fn end_row(&mut self) {}
     fn bytes(&self) -> usize {
         0
@@ -73,7 +73,7 @@ impl RowSink for Analysis {
 /// Runs a plan and returns its counts.
 pub(crate) fn analyze(
     plan: &Plan,
-    view: &dyn View,
+    view: &dyn ReadView,
     parameters: &[Value<'_>],
     budget: &Budget<'_>,
 ) -> Result<Analysis, QueryError> {

@@ -2,13 +2,13 @@
 
 use sqlparser::ast::Statement;
 
-use super::query::Query;
+use super::query::PreparedQuery;
 use crate::catalog::Catalog;
 use crate::sql::limits::SqlError;
 use crate::sql::resolve::changes::{self, Changing};
 use crate::sql::syntax::parse;
 
-impl Changing<Query> {
+impl Changing<PreparedQuery> {
     /// Whether a text is an INSERT, UPDATE or DELETE, by its syntax.
     pub(crate) fn is_one(sql: &str) -> Result<bool, SqlError> {
         let (statement, _) = parse::statement(sql)?;
@@ -16,13 +16,13 @@ impl Changing<Query> {
     }
 
     /// Prepares a statement against a catalog.
-    pub(crate) fn prepare(sql: &str, catalog: &Catalog) -> Result<Changing<Query>, SqlError> {
+    pub(crate) fn prepare(sql: &str, catalog: &Catalog) -> Result<Changing<PreparedQuery>, SqlError> {
         let (statement, _) = parse::statement(sql)?;
-        Ok(changes::resolve(&statement, catalog)?.map(|logical| Query::of(logical, catalog.clone())))
+        Ok(changes::resolve(&statement, catalog)?.map(|logical| PreparedQuery::of(logical, catalog.clone())))
     }
 
     /// The query that finds one document of UPDATE or DELETE by its key, the last parameter. `None` if there is none.
-    pub(crate) fn sought(&self, catalog: &Catalog) -> Option<Query> {
-        self.sought.as_deref().map(|sought| Query::of(sought.clone(), catalog.clone()))
+    pub(crate) fn sought(&self, catalog: &Catalog) -> Option<PreparedQuery> {
+        self.sought.as_deref().map(|sought| PreparedQuery::of(sought.clone(), catalog.clone()))
     }
 }

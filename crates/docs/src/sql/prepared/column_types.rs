@@ -7,13 +7,13 @@
 
 use std::cell::Cell;
 
-use super::query::Query;
+use super::query::PreparedQuery;
 use crate::catalog::{Catalog, FieldInfo, FieldKind};
 use crate::encoding::KeyType;
 use crate::sql::expressions::{AggregateCall, AggregateKind, Arithmetic, CastType, Expr};
 use crate::sql::functions::dates::DateFunction;
 use crate::sql::functions::{Function, JsonFunction, Mathematics};
-use crate::sql::resolve::{Column, Logical, Origin};
+use crate::sql::resolve::{Column, Logical, RowSource};
 use crate::sql::values::{JsonTypes, OwnedValue};
 
 /// A result column.
@@ -41,7 +41,7 @@ impl FieldKind {
     }
 }
 
-impl Query {
+impl PreparedQuery {
     /// The types of the result columns; `parameter` returns those of a parameter by its slot.
     pub(crate) fn column_types_with(&self, parameter: &dyn Fn(usize) -> JsonTypes) -> Vec<ColumnType> {
         let inference = Inference::new(&self.catalog, parameter);
@@ -101,16 +101,16 @@ impl Inference<'_> {
         let table = &query.tables[column.table];
         let info = table.info(self.catalog);
         let types = match &table.origin {
-            Origin::Collection(_) if info.key.field == column.name => match info.key.kind {
+            RowSource::Collection(_) if info.key.field == column.name => match info.key.kind {
                 KeyType::U32 | KeyType::I64 => JsonTypes::INTEGER,
                 KeyType::String => JsonTypes::STRING,
             },
-            Origin::Collection(_) => match info.field(&column.name) {
+            RowSource::Collection(_) => match info.field(&column.name) {
                 Some(FieldInfo { kind: FieldKind::Computed(types), .. }) => *types,
                 Some(field) => field.kind.types().null_if(!field.required),
                 None => JsonTypes::ANY,
             },
-            Origin::Inner { number, .. } => {
+            RowSource::Inner { number, .. } => {
                 let named = |(_, field): &(usize, &FieldInfo)| field.name == column.name;
                 let places = info.fields.iter().enumerate().filter(named).map(|(place, _)| place);
                 let members = &query.inner[*number].members;
@@ -121,7 +121,7 @@ impl Inference<'_> {
                 });
                 types.reduce(JsonTypes::or).unwrap_or(JsonTypes::ANY)
             }
-            Origin::Each { .. } => JsonTypes::ANY,
+            RowSource::Each { .. } => JsonTypes::ANY,
         };
         types.null_if(table.left_on.is_some())
     }

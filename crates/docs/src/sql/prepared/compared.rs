@@ -11,7 +11,7 @@ use crate::sql::values::JsonTypes;
 
 /// How often a parameter is used, and how often with a field of each kind of number.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Compared {
+pub struct ParameterUses {
     uses: u32,
     /// Uses that do not constrain its type: `:p IS NULL`.
     neutral: u32,
@@ -20,11 +20,11 @@ pub struct Compared {
     numbers: u32,
 }
 
-impl Compared {
+impl ParameterUses {
     /// The sum of both.
     #[must_use]
-    pub fn and(self, other: Compared) -> Compared {
-        Compared {
+    pub fn and(self, other: ParameterUses) -> ParameterUses {
+        ParameterUses {
             uses: self.uses + other.uses,
             neutral: self.neutral + other.neutral,
             integers: self.integers + other.integers,
@@ -43,11 +43,11 @@ impl Compared {
     }
 
     /// The uses of one parameter in a query and its inner queries.
-    pub(crate) fn of(logical: &Logical, catalog: &Catalog, slot: usize) -> Compared {
-        let mut compared = Compared::default();
+    pub(crate) fn of(logical: &Logical, catalog: &Catalog, slot: usize) -> ParameterUses {
+        let mut compared = ParameterUses::default();
         logical.each_own(&mut |top| top.walk(&mut |part| compared.add(part, logical, catalog, slot)));
         let inner = logical.inner.iter().flat_map(|inner| &inner.members);
-        inner.fold(compared, |compared, member| compared.and(Compared::of(member, catalog, slot)))
+        inner.fold(compared, |compared, member| compared.and(ParameterUses::of(member, catalog, slot)))
     }
 
     fn add(&mut self, part: &Expr, logical: &Logical, catalog: &Catalog, slot: usize) {

@@ -6,7 +6,7 @@
 use std::cell::Cell;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use binjson::{Document, FieldCache, FieldName};
+use binjson::{FieldCache, FieldName, StoredDocument};
 use bumpalo::Bump;
 use sqlparser::ast::{self, Spanned};
 use sqlparser::tokenizer::Location;
@@ -14,12 +14,12 @@ use sqlparser::tokenizer::Location;
 use super::column_types::Inference;
 use crate::catalog::Catalog;
 use crate::engine::TreeId;
-use crate::sql::expressions::{AggregateKind, Expr, Fixed, Frame, Place, Scope, Source};
+use crate::sql::expressions::{AggregateKind, ColumnSource, Expr, FieldPlace, Fixed, Frame, Scope};
 use crate::sql::functions::Function;
 use crate::sql::limits::{Budget, Fault, Meter, SqlError, SqlErrorKind};
 use crate::sql::resolve::{self, Logical};
 use crate::sql::syntax::parse;
-use crate::sql::values::{Field, JsonTypes, OwnedValue, Value, workspace};
+use crate::sql::values::{FieldValue, JsonTypes, OwnedValue, Value, workspace};
 
 /// Most values of a group's key.
 pub(crate) const GROUP_MAX: usize = 16;
@@ -35,7 +35,7 @@ const NO_TIME_MS: i64 = -(1 << 50);
 
 /// The kinds of aggregates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum GroupAggregate {
     Rows,
     Count,
     Sum,
@@ -48,11 +48,11 @@ pub(crate) enum Kind {
 
 /// A result column.
 #[derive(Clone, Debug)]
-pub(crate) enum Output {
+pub(crate) enum GroupColumn {
     /// A value of the group's key, by its place.
     Group(usize),
     /// An aggregate of an argument, by the argument's place; COUNT(*) has none.
-    Aggregate(Kind, Option<usize>),
+    Aggregate(GroupAggregate, Option<usize>),
 }
 
 /// The source of a grouped query.
@@ -70,8 +70,8 @@ pub(crate) struct Grouping {
     pub(crate) reads: Reads,
     /// The fields that it reads.
     pub(crate) columns: Vec<String>,
-    pub(crate) outputs: Vec<(String, Output)>,
-    sources: Vec<Source>,
+    pub(crate) outputs: Vec<(String, GroupColumn)>,
+    sources: Vec<ColumnSource>,
     conditions: Vec<Expr>,
     group: Vec<Expr>,
     /// ROLLUP: each prefix of the key is a group too, down to the empty one.
@@ -151,9 +151,9 @@ impl Grouping {
         Ok(grouping)
     }
 
-    fn output(&mut self, logical: &Logical, expr: &Expr, at: Location) -> Result<Output, SqlError> {
+    fn output(&mut self, logical: &Logical, expr: &Expr, at: Location) -> Result<GroupColumn, SqlError> {
         let slot = match expr {
-            Expr::GroupKey(place) => return Ok(Output::Group(*place)),
+            Expr::GroupKey(place) => return Ok(GroupColumn::Group(*place)),
             Expr::Aggregate(slot) => *slot,
             _ => {
                 let why = "a result of a view is an expression of its GROUP BY or one aggregate: \
@@ -166,17 +166,17 @@ impl Grouping {
             return refuse("a view takes no FILTER: CASE inside the aggregate does the same", Some(at));
         }
         let kind = match call.kind {
-            AggregateKind::CountRows => Kind::Rows,
-            AggregateKind::Count if call.distinct => Kind::Distinct,
+            AggregateKind::CountRows => GroupAggregate::Rows,
+            AggregateKind::Count if call.distinct => GroupAggregate::Distinct,
             AggregateKind::Sum | AggregateKind::Avg | AggregateKind::Total if call.distinct => {
                 return refuse("a view supports DISTINCT in COUNT only", Some(at));
             }
-            AggregateKind::Count => Kind::Count,
-            AggregateKind::Sum => Kind::Sum,
-            AggregateKind::Avg => Kind::Avg,
-            AggregateKind::Total => Kind::Total,
-            AggregateKind::Min => Kind::Min,
-            AggregateKind::Max => Kind::Max,
+            AggregateKind::Count => GroupAggregate::Count,
+            AggregateKind::Sum => GroupAggregate::Sum,
+            AggregateKind::Avg => GroupAggregate::Avg,
+            AggregateKind::Total => GroupAggregate::Total,
+            AggregateKind::Min => GroupAggregate::Min,
+            AggregateKind::Max => GroupAggregate::Max,
             _ => return refuse("a view keeps COUNT, SUM, TOTAL, AVG, MIN, MAX and COUNT(DISTINCT …)", Some(at)),
         };
         let argument = call.argument.as_ref().map(|argument| {
@@ -185,7 +185,7 @@ impl Grouping {
                 self.arguments.len() - 1
             })
         });
-        Ok(Output::Aggregate(kind, argument))
+        Ok(GroupColumn::Aggregate(kind, argument))
     }
 
     /// The types of a result. A value of the key that is a plain field is returned as it is stored.
@@ -205,9 +205,9 @@ impl Grouping {
     }
 
     fn check(&self, logical: &Logical, at: Location) -> Result<(), SqlError> {
-        if let Some(missing) = (0..self.group.len())
-            .find(|place| !self.outputs.iter().any(|(_, output)| matches!(output, Output::Group(of) if of == place)))
-        {
+        if let Some(missing) = (0..self.group.len()).find(|place| {
+            !self.outputs.iter().any(|(_, output)| matches!(output, GroupColumn::Group(of) if of == place))
+        }) {
             let why = format!("the expression {} of GROUP BY must be among the results of a view", missing + 1);
             return refuse(&why, Some(at));
         }
@@ -236,7 +236,7 @@ impl Grouping {
     /// document does not pass the view's WHERE.
     pub(crate) fn evaluate<R>(
         &self,
-        document: Document<'_>,
+        document: StoredDocument<'_>,
         memory: &mut Memory,
         take: impl FnOnce(&[GroupValue<'_>], &[Value<'_>]) -> R,
     ) -> Result<Option<R>, Fault> {
@@ -270,7 +270,7 @@ impl Grouping {
             let (value, json) = match expr {
                 Expr::Column(column) => {
                     let field = scope.cell(*column)?;
-                    let json = if let Field::Json(json) = field { Some(json) } else { None };
+                    let json = if let FieldValue::Json(json) = field { Some(json) } else { None };
                     (field.decode(scope.workspace())?, json)
                 }
                 Expr::Path(column, steps) => (expr.evaluate(&scope)?, scope.stored_path(*column, steps)?),
@@ -322,8 +322,8 @@ fn take_rollup(select: &mut ast::Select) -> Result<bool, SqlError> {
     if list.is_empty() { refuse("ROLLUP takes at least one expression", Some(at)) } else { Ok(true) }
 }
 
-fn source(name: &str) -> Source {
-    Source { level: 0, place: Place::Document, name: FieldName::new(name) }
+fn source(name: &str) -> ColumnSource {
+    ColumnSource { level: 0, place: FieldPlace::Document, name: FieldName::new(name) }
 }
 
 fn refuse_clauses(logical: &Logical, at: Location) -> Result<(), SqlError> {

@@ -22,7 +22,7 @@ use crate::catalog::{Catalog, FieldKind};
 use crate::sql::expressions::{Affinity, AggregateKind, Comparison, Expr};
 use crate::sql::limits::{SqlError, SqlErrorKind};
 use crate::sql::planning::condition::tables_of;
-use crate::sql::resolve::{Column, Logical, Origin};
+use crate::sql::resolve::{Column, Logical, RowSource};
 
 /// Most terms of the completed order of pages. It bounds the nesting of the predicates.
 pub(super) const TERMS_MAX: usize = 64;
@@ -202,9 +202,11 @@ fn keys(logical: &mut Logical, catalog: &Catalog, query: &ast::Query) -> Result<
         let source = &logical.tables[table];
         let Some(names) = source.info(catalog).identity.clone() else {
             let what = match &source.origin {
-                Origin::Each { .. } => "json_each".to_owned(),
-                Origin::Inner { .. } => "a query in FROM, or of UNION ALL,".to_owned(),
-                Origin::Collection(number) => format!("the view \"{}\" with ROLLUP", catalog.collections[*number].name),
+                RowSource::Each { .. } => "json_each".to_owned(),
+                RowSource::Inner { .. } => "a query in FROM, or of UNION ALL,".to_owned(),
+                RowSource::Collection(number) => {
+                    format!("the view \"{}\" with ROLLUP", catalog.collections[*number].name)
+                }
             };
             let at = if places.len() == logical.tables.len() { places[table] } else { body };
             return refuse(

@@ -1,4 +1,4 @@
-//! Prepared queries. [`Query`] parses, resolves, plans and executes the text of a query. The other files explain a query
+//! Prepared queries. [`PreparedQuery`] parses, resolves, plans and executes the text of a query. The other files explain a query
 //! (EXPLAIN), derive the types of its columns, read its result in pages, cache statements, and prepare the grouped queries of
 //! views.
 //!
@@ -18,8 +18,8 @@ mod statements;
 
 pub use analysis::{Analysis, Explain};
 pub use column_types::ColumnType;
-pub use compared::Compared;
+pub use compared::ParameterUses;
 pub use means::Means;
 pub use pages::{PAGE_ROWS_MAX, PageAt, Paged, decode_place, encode_place};
-pub use query::{Query, SPECIALISED_MAX, WantedIncluded};
+pub use query::{PreparedQuery, SPECIALISED_MAX, WantedIncluded};
 pub use statements::Statements;

@@ -14,17 +14,17 @@ use std::sync::Arc;
 use bumpalo::Bump;
 
 use super::keyset;
-use super::query::Query;
+use super::query::PreparedQuery;
 use crate::catalog::Catalog;
-use crate::engine::View;
+use crate::engine::ReadView;
 use crate::sql::execution::Scratch;
 use crate::sql::expressions::Expr;
-use crate::sql::limits::{Budget, Meter, Outcome, QueryError, SqlError};
-use crate::sql::resolve::{self, Output};
+use crate::sql::limits::{Budget, ExecutionCounts, Meter, QueryError, SqlError};
+use crate::sql::resolve::{self, OutputColumn};
 use crate::sql::rows::sink::is_infinite;
 use crate::sql::rows::{INFINITE, JsonRows, RowSink};
 use crate::sql::syntax::parse;
-use crate::sql::values::{Field, OwnedValue, Value, Workspace, value};
+use crate::sql::values::{FieldValue, OwnedValue, Value, Workspace, value};
 
 /// Most rows of a page.
 pub const PAGE_ROWS_MAX: u64 = 10_000;
@@ -33,8 +33,8 @@ pub const PAGE_ROWS_MAX: u64 = 10_000;
 /// next page begins after these.
 #[derive(Debug)]
 pub struct Paged {
-    first: Query,
-    next: Query,
+    first: PreparedQuery,
+    next: PreparedQuery,
     /// Number of result columns of the text.
     columns: usize,
     /// Number of parameters of the text; after them come those of the position, then the limit.
@@ -75,7 +75,7 @@ impl Paged {
         for (expr, _) in &logical.order {
             let known = logical.outputs.iter().position(|output| output.expr == *expr);
             places.push(known.unwrap_or_else(|| {
-                logical.outputs.push(Output { name: String::new(), expr: expr.clone() });
+                logical.outputs.push(OutputColumn { name: String::new(), expr: expr.clone() });
                 logical.outputs.len() - 1
             }));
         }
@@ -85,13 +85,13 @@ impl Paged {
             // One more row shows whether there is another page.
             logical.limit = Some(Expr::Parameter(logical.parameters.len()));
             logical.parameters.push("rows max".to_owned());
-            Query::of(logical, catalog.clone())
+            PreparedQuery::of(logical, catalog.clone())
         });
         Ok(Paged { first, next, columns, parameters, places })
     }
 
     /// The query of the first page, or of later ones.
-    pub fn query(&self, is_first: bool) -> &Query {
+    pub fn query(&self, is_first: bool) -> &PreparedQuery {
         if is_first { &self.first } else { &self.next }
     }
 
@@ -115,12 +115,12 @@ impl Paged {
     /// `parameters` are the values of the text's parameters, by slot.
     pub fn write(
         &self,
-        (view, wanted): (&dyn View, PageAt<'_>),
+        (view, wanted): (&dyn ReadView, PageAt<'_>),
         parameters: &[Value<'_>],
         scratch: &mut Scratch,
         budget: &Budget<'_>,
         out: &mut Vec<u8>,
-    ) -> Result<(Outcome, Option<Vec<OwnedValue>>), QueryError> {
+    ) -> Result<(ExecutionCounts, Option<Vec<OwnedValue>>), QueryError> {
         let (values, rows_max) = (self.values(parameters, wanted)?, wanted.rows_max());
         let query = self.query(wanted.after.is_none());
         let mut sink = Page {
@@ -141,7 +141,7 @@ impl Paged {
             return Err(QueryError::Damaged("a field that rows are ordered by"));
         }
         let more = sink.number > rows_max;
-        Ok((Outcome { rows: outcome.rows.min(rows_max), ..outcome }, more.then_some(sink.place)))
+        Ok((ExecutionCounts { rows: outcome.rows.min(rows_max), ..outcome }, more.then_some(sink.place)))
     }
 
     /// The values of all parameters.
@@ -173,16 +173,16 @@ struct Page<'p> {
 }
 
 impl Page<'_> {
-    fn note(&mut self, column: usize, field: Field<'_>) {
+    fn note(&mut self, column: usize, field: FieldValue<'_>) {
         // The values of only one row.
         let meter = Meter::unbounded();
         let workspace = Workspace::new(&self.arena, &meter);
         let value = match field {
-            Field::Json(json) => value::of_json(json, workspace).unwrap_or_else(|_| {
+            FieldValue::Json(json) => value::of_json(json, workspace).unwrap_or_else(|_| {
                 self.is_damaged = true;
                 Value::Null
             }),
-            Field::Value(value) => value,
+            FieldValue::Value(value) => value,
         };
         let here = self.paged.places.iter().zip(&mut self.place).filter(|(place, _)| **place == column);
         here.for_each(|(_, place)| *place = OwnedValue::new(&value));
@@ -197,7 +197,7 @@ impl RowSink for Page<'_> {
         }
     }
 
-    fn field(&mut self, column: usize, field: Field<'_>) {
+    fn field(&mut self, column: usize, field: FieldValue<'_>) {
         if self.number == self.rows_max {
             self.note(column, field);
         }
@@ -225,7 +225,7 @@ impl RowSink for Page<'_> {
 
 /// Appends the encoding of a position.
 pub fn encode_place(place: &[OwnedValue], out: &mut Vec<u8>) {
-    place.iter().for_each(|value| crate::sql::values::sort::push_field(Field::Value(value.value()), out));
+    place.iter().for_each(|value| crate::sql::values::sort::push_field(FieldValue::Value(value.value()), out));
 }
 
 /// Decodes what [`encode_place`] wrote. `None` if these bytes are no position.
@@ -234,10 +234,10 @@ pub fn decode_place(mut bytes: &[u8]) -> Option<Vec<OwnedValue>> {
     let mut place = Vec::new();
     while !bytes.is_empty() {
         match crate::sql::values::sort::take_field(&mut bytes) {
-            Field::Value(Value::Text(text)) if std::str::from_utf8(text).is_err() => return None,
-            Field::Value(Value::Real(real)) if real.is_nan() => return None,
-            Field::Value(value) => place.push(OwnedValue::new(&value)),
-            Field::Json(_) => return None,
+            FieldValue::Value(Value::Text(text)) if std::str::from_utf8(text).is_err() => return None,
+            FieldValue::Value(Value::Real(real)) if real.is_nan() => return None,
+            FieldValue::Value(value) => place.push(OwnedValue::new(&value)),
+            FieldValue::Json(_) => return None,
         }
     }
     // Rejects bytes that are truncated, or differ from their canonical encoding.

@@ -5,17 +5,17 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::analysis::{self, Analysis};
-use super::compared::{Compared, field_kind};
+use super::compared::{ParameterUses, field_kind};
 use super::explain;
 use super::means::Means;
 use crate::catalog::{Catalog, CollectionInfo, FieldKind, Readiness, TreeCount};
-use crate::engine::{TreeId, View};
+use crate::engine::{ReadView, TreeId};
 use crate::sql::execution::{Scratch, inner};
 use crate::sql::expressions::constants::Repeatables;
-use crate::sql::expressions::{Affinity, Comparison, Expr, Place};
+use crate::sql::expressions::{Affinity, Comparison, Expr, FieldPlace};
 use crate::sql::functions::Function;
-use crate::sql::limits::{Budget, Outcome, QueryError, SqlError};
-use crate::sql::planning::plan_space::{Held, Plans};
+use crate::sql::limits::{Budget, ExecutionCounts, QueryError, SqlError};
+use crate::sql::planning::plan_space::{PlanInUse, Plans};
 use crate::sql::planning::{FirstRange, Plan, compile, plan, planner};
 use crate::sql::resolve::{self, Logical};
 use crate::sql::rows::{JsonRows, RowShape, RowSink};
@@ -32,7 +32,7 @@ const SHAPE_BYTES: usize = 64;
 const NO_EPOCH: u64 = u64::MAX;
 
 /// A prepared query, shared by threads. Each thread brings its own [`Scratch`].
-pub struct Query {
+pub struct PreparedQuery {
     number: usize,
     pub(super) catalog: Catalog,
     pub(super) logical: Logical,
@@ -63,16 +63,16 @@ pub struct WantedIncluded {
     pub fields: Vec<String>,
 }
 
-impl Query {
+impl PreparedQuery {
     /// Prepares a query against a catalog.
-    pub fn prepare(sql: &str, catalog: &Catalog) -> Result<Query, SqlError> {
+    pub fn prepare(sql: &str, catalog: &Catalog) -> Result<PreparedQuery, SqlError> {
         let parsed = parse::parse(sql)?;
         let catalog = catalog.with_views();
-        Ok(Query::of(resolve::resolve(sql, &parsed, &catalog)?, catalog))
+        Ok(PreparedQuery::of(resolve::resolve(sql, &parsed, &catalog)?, catalog))
     }
 
     /// A query from a resolved statement, against this catalog.
-    pub(crate) fn of(mut logical: Logical, mut catalog: Catalog) -> Query {
+    pub(crate) fn of(mut logical: Logical, mut catalog: Catalog) -> PreparedQuery {
         logical.hand_parameters_down();
         for (number, info) in catalog.collections.iter_mut().enumerate() {
             CollectionInfo::narrow(info, &|field| logical.uses(number, field));
@@ -85,7 +85,7 @@ impl Query {
         let waits_for = ready.filter(|readiness| readiness.becomes_ready()).cloned().collect();
         let plans = Plans::new(catalog.plans.clone());
         let shape = RowShape::new(logical.outputs.iter().map(|output| output.name.as_str()));
-        Query {
+        PreparedQuery {
             number: plan::number(),
             catalog,
             logical,
@@ -101,7 +101,7 @@ impl Query {
     }
 
     /// The same query with at most `rows_max` rows, even if its own LIMIT is higher.
-    pub fn with_limit(mut self, rows_max: u64) -> Query {
+    pub fn with_limit(mut self, rows_max: u64) -> PreparedQuery {
         let most = Expr::integer(i64::try_from(rows_max).unwrap_or(i64::MAX));
         self.logical.limit = Some(match self.logical.limit.take() {
             None => most,
@@ -119,7 +119,7 @@ impl Query {
     }
 
     /// The same query with plans that are never compiled. Tests compare its results with the compiled ones, which are equal.
-    pub fn interpreted(mut self) -> Query {
+    pub fn interpreted(mut self) -> PreparedQuery {
         self.interpreted = true;
         self.plans.forget();
         self
@@ -138,7 +138,12 @@ impl Query {
         let shape: usize = self.logical.outputs.iter().map(|output| SHAPE_BYTES + output.name.len()).sum();
         let catalog = catalog + copied.map(|info| info.bytes()).sum::<usize>();
         let waits = self.waits_for.len() * size_of::<Readiness>();
-        size_of::<Query>() + self.logical.bytes() + shape + catalog + waits + self.optional.len() * size_of::<usize>()
+        size_of::<PreparedQuery>()
+            + self.logical.bytes()
+            + shape
+            + catalog
+            + waits
+            + self.optional.len() * size_of::<usize>()
     }
 
     /// Whether it calls a date function, so that [`Budget::now_ms`] may affect the result.
@@ -166,13 +171,13 @@ impl Query {
     }
 
     /// The uses of a parameter, by the kinds of the fields with which it is compared.
-    pub fn compared(&self, name: &str) -> Compared {
-        self.slot(name).map_or_else(Compared::default, |slot| self.compared_or_given(slot, |_| FieldKind::Any))
+    pub fn compared(&self, name: &str) -> ParameterUses {
+        self.slot(name).map_or_else(ParameterUses::default, |slot| self.compared_or_given(slot, |_| FieldKind::Any))
     }
 
     /// The same for a query whose result columns are assigned to fields of the kinds that `given` returns.
-    pub(crate) fn compared_or_given(&self, slot: usize, given: impl Fn(usize) -> FieldKind) -> Compared {
-        let mut compared = Compared::of(&self.logical, &self.catalog, slot);
+    pub(crate) fn compared_or_given(&self, slot: usize, given: impl Fn(usize) -> FieldKind) -> ParameterUses {
+        let mut compared = ParameterUses::of(&self.logical, &self.catalog, slot);
         let columns = self.logical.outputs.iter().enumerate();
         let parameters = columns.filter(|(_, output)| output.expr == Expr::Parameter(slot));
         parameters.for_each(|(column, _)| compared.beside(given(column)));
@@ -194,7 +199,7 @@ impl Query {
         self.logical.outputs.iter().map(|output| output.name.as_str())
     }
 
-    /// A sink for [`Query::execute`] that appends rows as JSON objects, with a byte between them.
+    /// A sink for [`PreparedQuery::execute`] that appends rows as JSON objects, with a byte between them.
     pub fn json_rows<'o>(&'o self, out: &'o mut Vec<u8>, separator: u8) -> JsonRows<'o> {
         JsonRows::new(&self.shape, out, separator)
     }
@@ -202,12 +207,12 @@ impl Query {
     /// Runs the query. `parameters` are values by slot, NULL for omitted ones.
     pub fn execute(
         &self,
-        view: &dyn View,
+        view: &dyn ReadView,
         parameters: &[Value<'_>],
         scratch: &mut Scratch,
         budget: &Budget<'_>,
         sink: &mut dyn RowSink,
-    ) -> Result<Outcome, QueryError> {
+    ) -> Result<ExecutionCounts, QueryError> {
         self.execute_into(view, parameters, scratch, budget, sink)
     }
 
@@ -215,12 +220,12 @@ impl Query {
     /// for each column costs; and for all other sinks, by dynamic dispatch.
     fn execute_into<S: RowSink + ?Sized>(
         &self,
-        view: &dyn View,
+        view: &dyn ReadView,
         parameters: &[Value<'_>],
         scratch: &mut Scratch,
         budget: &Budget<'_>,
         sink: &mut S,
-    ) -> Result<Outcome, QueryError> {
+    ) -> Result<ExecutionCounts, QueryError> {
         let key = self.key(self.present(parameters)?, view.ready_by());
         let plan = self.near_plan(key, scratch);
         let outcome = inner::execute(&plan, self.number, view, parameters, scratch, budget, sink);
@@ -231,12 +236,12 @@ impl Query {
     /// Runs it and appends its rows as a JSON array of objects. After an error `out` holds what was written so far.
     pub fn write_array(
         &self,
-        view: &dyn View,
+        view: &dyn ReadView,
         parameters: &[Value<'_>],
         scratch: &mut Scratch,
         budget: &Budget<'_>,
         out: &mut Vec<u8>,
-    ) -> Result<Outcome, QueryError> {
+    ) -> Result<ExecutionCounts, QueryError> {
         out.push(b'[');
         let outcome = self.execute_into(view, parameters, scratch, budget, &mut self.json_rows(out, b','))?;
         out.push(b']');
@@ -246,12 +251,12 @@ impl Query {
     /// Runs it and appends its rows as JSON objects, one on each line.
     pub fn write_lines(
         &self,
-        view: &dyn View,
+        view: &dyn ReadView,
         parameters: &[Value<'_>],
         scratch: &mut Scratch,
         budget: &Budget<'_>,
         out: &mut Vec<u8>,
-    ) -> Result<Outcome, QueryError> {
+    ) -> Result<ExecutionCounts, QueryError> {
         let outcome = self.execute_into(view, parameters, scratch, budget, &mut self.json_rows(out, b'\n'))?;
         if outcome.rows > 0 {
             out.push(b'\n');
@@ -259,15 +264,16 @@ impl Query {
         Ok(outcome)
     }
 
-    /// Runs it and appends its first row as a JSON object, or nothing if there is no row ([`Outcome::rows`] is the count).
+    /// Runs it and appends its first row as a JSON object, or nothing if there is no row ([`ExecutionCounts::rows`] is the
+    /// count).
     pub fn write_row(
         &self,
-        view: &dyn View,
+        view: &dyn ReadView,
         parameters: &[Value<'_>],
         scratch: &mut Scratch,
         budget: &Budget<'_>,
         out: &mut Vec<u8>,
-    ) -> Result<Outcome, QueryError> {
+    ) -> Result<ExecutionCounts, QueryError> {
         let start = out.len();
         let mut sink = FirstRow { rows: JsonRows::new(&self.shape, out, b','), done: false };
         let outcome = self.execute(view, parameters, scratch, budget, &mut sink);
@@ -288,7 +294,7 @@ impl Query {
         Ok(present.fold(0, |bits, (bit, &slot)| bits | u32::from(!parameters[slot].is_null()) << bit))
     }
 
-    /// The key of the plan for the current counts. `ready_by` is the [`View::ready_by`] of the state that is read.
+    /// The key of the plan for the current counts. `ready_by` is the [`ReadView::ready_by`] of the state that is read.
     #[inline]
     fn key(&self, present: u32, ready_by: u64) -> u32 {
         if self.waits_for.iter().any(|readiness| !readiness.is_refused() && !readiness.is_ready_by(ready_by)) {
@@ -302,18 +308,18 @@ impl Query {
 
     /// The plan of a key: from the plans that the thread used last, or from the query's list.
     #[inline]
-    fn near_plan(&self, key: u32, scratch: &mut Scratch) -> Held {
+    fn near_plan(&self, key: u32, scratch: &mut Scratch) -> PlanInUse {
         scratch.near.take(self.number, key).unwrap_or_else(|| self.plan_of(key))
     }
 
-    fn plan_of(&self, key: u32) -> Held {
+    fn plan_of(&self, key: u32) -> PlanInUse {
         self.plans.get(key, || match key & EARLY {
             0 => self.made(&self.catalog, key),
             _ => self.made(&self.early_catalog(), key & !EARLY),
         })
     }
 
-    fn plan(&self, parameters: &[Value<'_>], ready_by: u64) -> Result<Held, QueryError> {
+    fn plan(&self, parameters: &[Value<'_>], ready_by: u64) -> Result<PlanInUse, QueryError> {
         Ok(self.plan_of(self.key(self.present(parameters)?, ready_by)))
     }
 
@@ -372,7 +378,7 @@ impl Query {
     }
 
     /// The plan used when the named optional parameters are present.
-    fn plan_with(&self, present: &[&str]) -> Held {
+    fn plan_with(&self, present: &[&str]) -> PlanInUse {
         let slots = self.optional.iter().enumerate();
         let bits = slots.filter(|(_, slot)| present.contains(&self.logical.parameters[**slot].as_str()));
         self.plan_of(self.key(bits.fold(0, |bits, (bit, _)| bits | 1 << bit), u64::MAX))
@@ -386,7 +392,7 @@ impl Query {
     /// Runs it for EXPLAIN ANALYZE on one thread. Its rows are counted and dropped.
     pub fn analyze(
         &self,
-        view: &dyn View,
+        view: &dyn ReadView,
         parameters: &[Value<'_>],
         budget: &Budget<'_>,
     ) -> Result<Analysis, QueryError> {
@@ -454,7 +460,7 @@ impl Query {
                 let Some(index) = level.access.index() else { continue };
                 for (source, column) in plan.sources.iter().zip(&self.logical.columns) {
                     let here = source.level == number && column.table == level.table;
-                    let missing = matches!(source.place, Place::Document | Place::Included(_));
+                    let missing = matches!(source.place, FieldPlace::Document | FieldPlace::Included(_));
                     if here && missing && plan_uses(&plan, &self.logical, &column.name, column.table) {
                         let info = self.logical.tables[level.table].info(&self.catalog);
                         want(&mut wanted, &info.name, &info.indexes[index].fields, &column.name);
@@ -466,7 +472,7 @@ impl Query {
     }
 }
 
-impl std::fmt::Debug for Query {
+impl std::fmt::Debug for PreparedQuery {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Query").field("number", &self.number).field("parameters", &self.logical.parameters).finish()
     }
@@ -524,7 +530,7 @@ impl RowSink for FirstRow<'_> {
         }
     }
     #[inline(always)]
-    fn field(&mut self, column: usize, field: crate::sql::values::Field<'_>) {
+    fn field(&mut self, column: usize, field: crate::sql::values::FieldValue<'_>) {
         if !self.done {
             self.rows.field(column, field);
         }

@@ -5,8 +5,8 @@
 //!
 //! - All belong to one catalog. A request with another catalog, after a reload of the configuration or a new index, drops them
 //!   all.
-//! - A kept query is planned again when counts have moved, as a declared one is ([`Query`]). Its plans count in their own space
-//!   ([`crate::sql::PlanSpace`]) and are dropped with it.
+//! - A kept query is planned again when counts have moved, as a declared one is ([`PreparedQuery`]). Its plans count in their
+//!   own space ([`crate::sql::PlanSpace`]) and are dropped with it.
 //! - Parameter values are no part of the text, so one statement serves all of them. Literals are part of it.
 //! - A text that takes more than the [`SHARE_MAX`]th part of the bytes is prepared for its request only, so that one text
 //!   cannot evict all others.
@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::pages::Paged;
-use super::query::Query;
+use super::query::PreparedQuery;
 use crate::catalog::{Catalog, Counts};
 use crate::sql::limits::SqlError;
 
@@ -50,7 +50,7 @@ struct Kept {
 /// The prepared forms of a text: for all rows, for pages, or for both.
 #[derive(Debug, Default)]
 struct Entry {
-    query: Option<Arc<Query>>,
+    query: Option<Arc<PreparedQuery>>,
     paged: Option<Arc<Paged>>,
     bytes: usize,
     used: u64,
@@ -105,8 +105,8 @@ impl Statements {
     }
 
     /// The query of a text, kept or prepared now.
-    pub fn query(&self, sql: &str, catalog: &Catalog) -> Result<Arc<Query>, SqlError> {
-        self.get(sql, catalog, |entry| &mut entry.query, Query::prepare)
+    pub fn query(&self, sql: &str, catalog: &Catalog) -> Result<Arc<PreparedQuery>, SqlError> {
+        self.get(sql, catalog, |entry| &mut entry.query, PreparedQuery::prepare)
     }
 
     /// The query of a text for reading in pages, kept or prepared now.

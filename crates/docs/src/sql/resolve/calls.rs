@@ -4,7 +4,7 @@ use sqlparser::ast::{self, Spanned};
 use sqlparser::tokenizer::Location;
 
 use super::syntax::{plain_argument, single};
-use super::{Clause, Column, Origin, Resolved, Resolver, invalid, not_yet, shortened, unknown};
+use super::{Clause, Column, Resolved, Resolver, RowSource, invalid, not_yet, shortened, unknown};
 use crate::sql::expressions::{AGGREGATES, Affinity, AggregateCall, AggregateKind, Expr};
 use crate::sql::functions::{FUNCTIONS, Function, JsonFunction, dates, format};
 use crate::sql::values::OwnedValue;
@@ -80,7 +80,7 @@ impl<'c> Resolver<'c> {
             other => return other,
         };
         let Column { table, ref name, .. } = self.logical.columns[column];
-        if name != "value" || !matches!(self.logical.tables[table].origin, Origin::Each { .. }) {
+        if name != "value" || !matches!(self.logical.tables[table].origin, RowSource::Each { .. }) {
             return argument;
         }
         let kind = Box::new(Expr::Column(self.column(table, "type")));

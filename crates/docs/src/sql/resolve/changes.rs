@@ -10,7 +10,7 @@ use sqlparser::tokenizer::Location;
 
 use super::names::{AS_JSON, EXCLUDED};
 use super::syntax::{parts, single};
-use super::{Clause, Logical, Origin, Output, Resolved, Resolver, Table, invalid, not_yet};
+use super::{Clause, Logical, OutputColumn, QueryTable, Resolved, Resolver, RowSource, invalid, not_yet};
 use crate::catalog::Catalog;
 use crate::sql::expressions::{Affinity, Comparison, Expr};
 use crate::sql::functions::{Function, JsonFunction};
@@ -51,14 +51,14 @@ pub(crate) struct Upsert<Q = Logical> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Assigned {
     /// Computed by the query.
-    Made(Form),
+    Made(Conversion),
     /// The new document's value: its place among the fields of INSERT, if it is there.
     New(Option<usize>),
 }
 
 /// How an SQL value becomes one of a document.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Form {
+pub(crate) enum Conversion {
     /// A number, a text or NULL as it is; a field as it is stored.
     Plain,
     /// TRUE or FALSE.
@@ -78,7 +78,7 @@ pub(crate) struct Changing<Q = Logical> {
     pub(crate) upsert: Option<Upsert<Q>>,
     /// The assigned fields, and the forms of their values.
     pub(crate) fields: Vec<String>,
-    pub(crate) forms: Vec<Vec<Form>>,
+    pub(crate) forms: Vec<Vec<Conversion>>,
     /// Queries that return the documents: for INSERT the fields' values, otherwise the key and then these.
     pub(crate) sources: Vec<Q>,
     /// UPDATE with FROM: other tables determine the values, so a document may be found more than once.
@@ -395,7 +395,7 @@ impl Changing {
                 tables[0].alias.clone()
             }
         };
-        let table = Table { origin: Origin::Collection(self.collection), alias, left_on: None };
+        let table = QueryTable { origin: RowSource::Collection(self.collection), alias, left_on: None };
         resolver.logical.tables.push(table);
         resolver.items(items, &[])?;
         let at = items.first().map_or(Location::empty(), |item| item.span().start);
@@ -447,7 +447,7 @@ impl<'c> Resolver<'c> {
     fn add_collection(&mut self, ident: &Ident) -> Resolved<usize> {
         let collection = self.collection_named(ident)?;
         let alias = ident.value.clone();
-        self.logical.tables.push(Table { origin: Origin::Collection(collection), alias, left_on: None });
+        self.logical.tables.push(QueryTable { origin: RowSource::Collection(collection), alias, left_on: None });
         Ok(collection)
     }
 
@@ -500,7 +500,7 @@ impl<'c> Resolver<'c> {
     fn key_output(&mut self) {
         let field = self.info(0).key.field.clone();
         let expr = Expr::Column(self.column(0, &field));
-        self.logical.outputs.push(Output { name: "0".to_owned(), expr });
+        self.logical.outputs.push(OutputColumn { name: "0".to_owned(), expr });
     }
 
     fn condition(&mut self, selection: Option<&'c ast::Expr>) -> Resolved<()> {
@@ -550,7 +550,7 @@ impl<'c> Resolver<'c> {
     }
 
     /// Adds values as result columns; returns the form of each.
-    fn values(&mut self, values: &'c [ast::Expr]) -> Resolved<Vec<Form>> {
+    fn values(&mut self, values: &'c [ast::Expr]) -> Resolved<Vec<Conversion>> {
         let mut forms = Vec::new();
         for value in values {
             let expr = self.expr(value, Clause::Where)?;
@@ -559,17 +559,17 @@ impl<'c> Resolver<'c> {
             }
             let expr = self.as_stored(expr);
             let is_truth = matches!(value, ast::Expr::Value(value) if matches!(value.value, ast::Value::Boolean(_)));
-            forms.push(if is_truth { Form::Truth } else { form(&expr) });
+            forms.push(if is_truth { Conversion::Truth } else { form(&expr) });
             let name = self.logical.outputs.len().to_string();
-            self.logical.outputs.push(Output { name, expr });
+            self.logical.outputs.push(OutputColumn { name, expr });
         }
         Ok(forms)
     }
 }
 
-fn form(expr: &Expr) -> Form {
+fn form(expr: &Expr) -> Conversion {
     match expr {
-        Expr::Call(Function::Json(JsonFunction::Extract), _) => Form::Extracted,
+        Expr::Call(Function::Json(JsonFunction::Extract), _) => Conversion::Extracted,
         Expr::Call(
             Function::Json(
                 JsonFunction::Array
@@ -582,7 +582,7 @@ fn form(expr: &Expr) -> Form {
             ),
             _,
         )
-        | Expr::Arrow(false, ..) => Form::Json,
-        _ => Form::Plain,
+        | Expr::Arrow(false, ..) => Conversion::Json,
+        _ => Conversion::Plain,
     }
 }

@@ -10,8 +10,8 @@ use super::outer::Stands;
 use super::queries::unstored;
 use super::syntax::{plain_argument, single};
 use super::{
-    COLUMNS_MAX, Clause, Column, Origin, Output, Resolved, Resolver, TABLES_MAX, Table, expired, invalid, not_yet,
-    unknown,
+    COLUMNS_MAX, Clause, Column, OutputColumn, QueryTable, Resolved, Resolver, RowSource, TABLES_MAX, expired, invalid,
+    not_yet, unknown,
 };
 use crate::catalog::{FieldInfo, FieldKind};
 use crate::sql::expressions::expr::flatten;
@@ -58,7 +58,7 @@ impl<'c> Resolver<'c> {
             return self.joined_left(left_on);
         }
         let collection = self.collection_named(ident)?;
-        self.add_table(Table { origin: Origin::Collection(collection), alias: named, left_on }, at)?;
+        self.add_table(QueryTable { origin: RowSource::Collection(collection), alias: named, left_on }, at)?;
         if self.hides_expired {
             self.hide_expired(collection);
         }
@@ -97,7 +97,7 @@ impl<'c> Resolver<'c> {
         }
     }
 
-    pub(super) fn add_table(&mut self, table: Table, at: Location) -> Resolved<()> {
+    pub(super) fn add_table(&mut self, table: QueryTable, at: Location) -> Resolved<()> {
         let alias = &table.alias;
         if !alias.is_empty() && self.logical.tables.iter().any(|table| table.alias.eq_ignore_ascii_case(alias)) {
             return invalid(&format!("two collections are named \"{alias}\""), at);
@@ -130,7 +130,7 @@ impl<'c> Resolver<'c> {
         let path = path.map(|path| self.expr(plain_argument(path, at)?, Clause::Where)).transpose()?;
         let field = |name: &str| FieldInfo { name: name.to_owned(), kind: FieldKind::Any, required: false };
         let info = Box::new(unstored("json_each", each::COLUMNS.into_iter().map(field).collect()));
-        self.add_table(Table { origin: Origin::Each { json, path, info }, alias, left_on: None }, at)
+        self.add_table(QueryTable { origin: RowSource::Each { json, path, info }, alias, left_on: None }, at)
     }
 
     pub(super) fn add_conditions(&mut self, condition: Expr) {
@@ -191,7 +191,7 @@ impl<'c> Resolver<'c> {
             Expr::Outer(place) => self.logical.outer[*place].whole = true,
             _ => {}
         }
-        self.logical.outputs.push(Output { name, expr });
+        self.logical.outputs.push(OutputColumn { name, expr });
         self.places.outputs.push(at);
         Ok(())
     }
@@ -214,7 +214,7 @@ impl<'c> Resolver<'c> {
         let info = self.info(table);
         let names = info.fields.iter().map(|field| &field.name);
         let names: Vec<String> = names.filter(|name| !of_all || !self.is_shared(table, name)).cloned().collect();
-        if matches!(self.logical.tables[table].origin, Origin::Each { .. }) {
+        if matches!(self.logical.tables[table].origin, RowSource::Each { .. }) {
             return not_yet("* of json_each (name its columns)", at);
         }
         if info.fields.is_empty() {
@@ -238,7 +238,9 @@ impl<'c> Resolver<'c> {
 
     /// A column's affinity in comparisons: for an inner query, that of its result.
     pub(super) fn column_kind(&self, table: usize, name: &str) -> (Affinity, bool) {
-        let Origin::Inner { number, .. } = &self.logical.tables[table].origin else { return (Affinity::None, false) };
+        let RowSource::Inner { number, .. } = &self.logical.tables[table].origin else {
+            return (Affinity::None, false);
+        };
         let member = self.queries_beside(table)[*number].members.first();
         let output = member.and_then(|member| member.outputs.iter().find(|output| output.name == name));
         member.zip(output).map_or((Affinity::None, false), |(member, output)| member.kind(&output.expr))

@@ -45,7 +45,7 @@ const DEPTH_MAX: usize = OPEN_MAX + 8;
 
 /// The source of a table's rows.
 #[derive(Clone, Debug)]
-pub(crate) enum Origin {
+pub(crate) enum RowSource {
     /// A collection, by its place in the catalog.
     Collection(usize),
     /// A subquery, by its number; `info` has its columns, `outer` the values that it takes from enclosing queries.
@@ -54,13 +54,13 @@ pub(crate) enum Origin {
     Each { json: Expr, path: Option<Expr>, info: Box<CollectionInfo> },
 }
 
-impl Origin {
+impl RowSource {
     /// The expressions on which its rows depend: over other tables and enclosing queries.
     pub(crate) fn expressions(&self) -> impl Iterator<Item = &Expr> {
         let (json, path, outer) = match self {
-            Origin::Each { json, path, .. } => (Some(json), path.as_ref(), &[][..]),
-            Origin::Inner { outer, .. } => (None, None, &outer[..]),
-            Origin::Collection(_) => (None, None, &[][..]),
+            RowSource::Each { json, path, .. } => (Some(json), path.as_ref(), &[][..]),
+            RowSource::Inner { outer, .. } => (None, None, &outer[..]),
+            RowSource::Collection(_) => (None, None, &[][..]),
         };
         json.into_iter().chain(path).chain(outer)
     }
@@ -68,9 +68,9 @@ impl Origin {
     /// The same, mutable.
     fn expressions_mut(&mut self) -> impl Iterator<Item = &mut Expr> {
         let (json, path, outer) = match self {
-            Origin::Each { json, path, .. } => (Some(json), path.as_mut(), &mut [][..]),
-            Origin::Inner { outer, .. } => (None, None, &mut outer[..]),
-            Origin::Collection(_) => (None, None, &mut [][..]),
+            RowSource::Each { json, path, .. } => (Some(json), path.as_mut(), &mut [][..]),
+            RowSource::Inner { outer, .. } => (None, None, &mut outer[..]),
+            RowSource::Collection(_) => (None, None, &mut [][..]),
         };
         json.into_iter().chain(path).chain(outer)
     }
@@ -81,7 +81,7 @@ const INNER_BYTES: usize = 1024;
 
 /// A subquery, with a member for each SELECT of UNION, INTERSECT and EXCEPT.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Inner {
+pub(crate) struct InnerQuery {
     pub(crate) members: Vec<Logical>,
     /// How each member's rows are combined with those of the members before it.
     pub(crate) combine: Vec<Combine>,
@@ -89,7 +89,7 @@ pub(crate) struct Inner {
     pub(crate) sought: bool,
 }
 
-impl Inner {
+impl InnerQuery {
     /// Whether it depends on the outer row.
     pub(crate) fn is_correlated(&self) -> bool {
         self.members.last().is_some_and(|member| !member.outer.is_empty())
@@ -103,36 +103,36 @@ impl Inner {
 
 /// One table in FROM.
 #[derive(Clone, Debug)]
-pub(crate) struct Table {
-    pub(crate) origin: Origin,
+pub(crate) struct QueryTable {
+    pub(crate) origin: RowSource,
     /// Its name in the query.
     pub(crate) alias: String,
     /// The ON of a left join. The ON of an inner join is among the query's conditions.
     pub(crate) left_on: Option<Vec<Expr>>,
 }
 
-impl Table {
+impl QueryTable {
     /// Its description: that of the catalog for a collection.
     pub(crate) fn info<'i>(&'i self, catalog: &'i Catalog) -> &'i CollectionInfo {
         match &self.origin {
-            Origin::Collection(number) => &catalog.collections[*number],
-            Origin::Inner { info, .. } | Origin::Each { info, .. } => info,
+            RowSource::Collection(number) => &catalog.collections[*number],
+            RowSource::Inner { info, .. } | RowSource::Each { info, .. } => info,
         }
     }
 
     /// Estimate of its bytes in memory, without its expressions.
     fn bytes(&self) -> usize {
         let own = match &self.origin {
-            Origin::Collection(_) => 0,
-            Origin::Inner { info, .. } | Origin::Each { info, .. } => info.bytes(),
+            RowSource::Collection(_) => 0,
+            RowSource::Inner { info, .. } | RowSource::Each { info, .. } => info.bytes(),
         };
-        size_of::<Table>() + self.alias.len() + own
+        size_of::<QueryTable>() + self.alias.len() + own
     }
 
     /// Its place in the catalog, if it is a collection.
     pub(crate) fn collection(&self) -> Option<usize> {
         match self.origin {
-            Origin::Collection(number) => Some(number),
+            RowSource::Collection(number) => Some(number),
             _ => None,
         }
     }
@@ -153,7 +153,7 @@ pub(crate) struct Column {
 }
 
 #[derive(Clone, Debug)]
-pub(crate) struct Output {
+pub(crate) struct OutputColumn {
     pub(crate) name: String,
     pub(crate) expr: Expr,
 }
@@ -161,14 +161,14 @@ pub(crate) struct Output {
 /// A resolved query.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Logical {
-    pub(crate) tables: Vec<Table>,
+    pub(crate) tables: Vec<QueryTable>,
     /// Bits of the tables on the right of CROSS JOIN: they are placed after all that precede them in the text.
     pub(crate) crossed: TableSet,
     pub(crate) columns: Vec<Column>,
     pub(crate) parameters: Vec<String>,
     /// Predicates that must all be true.
     pub(crate) conditions: Vec<Expr>,
-    pub(crate) outputs: Vec<Output>,
+    pub(crate) outputs: Vec<OutputColumn>,
     pub(crate) distinct: bool,
     pub(crate) grouped: bool,
     pub(crate) group: Vec<Expr>,
@@ -179,7 +179,7 @@ pub(crate) struct Logical {
     pub(crate) limit: Option<Expr>,
     pub(crate) offset: Option<Expr>,
     /// The subqueries, by number.
-    pub(crate) inner: Vec<Inner>,
+    pub(crate) inner: Vec<InnerQuery>,
     /// Fields of enclosing queries that it uses, by number. The members of a UNION share this list; each has a prefix of it.
     pub(crate) outer: Vec<OuterField>,
 }
@@ -204,7 +204,7 @@ impl Logical {
     /// member's column.
     pub(crate) fn kind_of_result(&self, place: usize) -> (Affinity, bool) {
         let parts = match &self.tables[..] {
-            [Table { origin: Origin::Inner { number, .. }, .. }] => &self.inner[*number].members[..],
+            [QueryTable { origin: RowSource::Inner { number, .. }, .. }] => &self.inner[*number].members[..],
             _ => &[],
         };
         let of = parts.last().filter(|_| parts.len() > 1).unwrap_or(self);
@@ -245,7 +245,7 @@ impl Logical {
 
     /// Whether it, or a subquery, reads a collection for which `holds` returns true.
     pub(crate) fn reads(&self, holds: &mut dyn FnMut(usize) -> bool) -> bool {
-        self.tables.iter().filter_map(Table::collection).any(&mut *holds)
+        self.tables.iter().filter_map(QueryTable::collection).any(&mut *holds)
             || self.inner.iter().flat_map(|inner| &inner.members).any(|member| member.reads(holds))
     }
 
@@ -261,9 +261,9 @@ impl Logical {
     pub(crate) fn bytes(&self) -> usize {
         let mut bytes = size_of::<Logical>();
         self.each_own(&mut |expr| bytes += expr.bytes());
-        bytes += self.tables.iter().map(Table::bytes).sum::<usize>();
+        bytes += self.tables.iter().map(QueryTable::bytes).sum::<usize>();
         bytes += self.columns.iter().map(|column| size_of::<Column>() + column.name.len()).sum::<usize>();
-        bytes += self.outputs.iter().map(|output| size_of::<Output>() + output.name.len()).sum::<usize>();
+        bytes += self.outputs.iter().map(|output| size_of::<OutputColumn>() + output.name.len()).sum::<usize>();
         bytes += self.aggregates.len() * size_of::<AggregateCall>() + self.outer.len() * size_of::<OuterField>();
         bytes += self.parameters.iter().map(|name| size_of::<String>() + name.len()).sum::<usize>();
         let inside = self.inner.iter().flat_map(|inner| &inner.members).map(Logical::bytes);

@@ -15,7 +15,10 @@ use sqlparser::tokenizer::Location;
 
 use super::outer::OuterField;
 use super::queries::unstored;
-use super::{Column, INNER_MAX, Inner, Logical, Origin, Output, Resolved, Resolver, Table, TableSet, invalid, not_yet};
+use super::{
+    Column, INNER_MAX, InnerQuery, Logical, OutputColumn, QueryTable, Resolved, Resolver, RowSource, TableSet, invalid,
+    not_yet,
+};
 use crate::catalog::{FieldInfo, FieldKind};
 use crate::sql::expressions::Expr;
 use crate::sql::expressions::expr::flatten;
@@ -27,7 +30,7 @@ pub(super) struct NestedJoin {
     /// The predicates of the joins inside.
     conditions: Vec<Expr>,
     /// The subqueries between the parentheses.
-    inner: Vec<Inner>,
+    inner: Vec<InnerQuery>,
     /// The predicates of its ON.
     on: Vec<Expr>,
 }
@@ -95,7 +98,7 @@ impl<'c> Resolver<'c> {
     }
 
     /// The list of subqueries to which a table's number refers.
-    pub(super) fn queries_beside(&self, table: usize) -> &[Inner] {
+    pub(super) fn queries_beside(&self, table: usize) -> &[InnerQuery] {
         let nested = self.nested.iter().find(|nested| nested.tables.contains(&table));
         nested.map_or(&self.logical.inner, |nested| &nested.inner)
     }
@@ -113,7 +116,7 @@ impl<'c> Resolver<'c> {
     /// `around`: the nested joins not folded yet, beginning with those that contain this one.
     fn fold(&mut self, join: NestedJoin, around: &mut [NestedJoin]) {
         let (logical, tables) = (&mut self.logical, join.tables);
-        let inside: Vec<Table> = logical.tables.drain(tables.clone()).collect();
+        let inside: Vec<QueryTable> = logical.tables.drain(tables.clone()).collect();
         let used = used_columns(
             logical,
             around.iter().flat_map(|nested| nested.conditions.iter().chain(&nested.on)),
@@ -138,9 +141,9 @@ impl<'c> Resolver<'c> {
         around.iter_mut().for_each(|nested| nested.shift(&tables));
         let beside = around.iter_mut().find(|nested| nested.tables.contains(&tables.start));
         let queries = beside.map_or(&mut logical.inner, |nested| &mut nested.inner);
-        queries.push(Inner { members: vec![member], combine: vec![Combine::Append], sought: false });
-        let origin = Origin::Inner { number: queries.len() - 1, info, outer };
-        logical.tables.insert(tables.start, Table { origin, alias, left_on: Some(join.on) });
+        queries.push(InnerQuery { members: vec![member], combine: vec![Combine::Append], sought: false });
+        let origin = RowSource::Inner { number: queries.len() - 1, info, outer };
+        logical.tables.insert(tables.start, QueryTable { origin, alias, left_on: Some(join.on) });
     }
 }
 
@@ -182,13 +185,13 @@ fn move_columns(columns: &mut [Column], tables: &Range<usize>, used: &[bool], me
             column.table = tables.start;
             if used[number] {
                 let expr = Expr::Column(member.columns.len());
-                member.outputs.push(Output { name: column.name.clone(), expr });
+                member.outputs.push(OutputColumn { name: column.name.clone(), expr });
             }
             member.columns.push(own);
         }
     }
     if member.outputs.is_empty() {
-        member.outputs.push(Output { name: String::new(), expr: Expr::integer(1) });
+        member.outputs.push(OutputColumn { name: String::new(), expr: Expr::integer(1) });
     }
     let own = |expr: &mut Expr| {
         let taken = std::mem::replace(expr, Expr::integer(0));
@@ -202,7 +205,7 @@ fn move_columns(columns: &mut [Column], tables: &Range<usize>, used: &[bool], me
 }
 
 /// A name that no result column has yet.
-fn untaken(name: String, outputs: &[Output]) -> String {
+fn untaken(name: String, outputs: &[OutputColumn]) -> String {
     let is_taken = |name: &str| outputs.iter().any(|output| output.name == name);
     if is_taken(&name) { format!("{name}:{}", outputs.len()) } else { name }
 }

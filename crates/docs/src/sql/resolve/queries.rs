@@ -9,7 +9,9 @@ use sqlparser::tokenizer::Location;
 
 use super::outer::Stands;
 use super::syntax::{refuse_clauses, refuse_query_clauses};
-use super::{Clause, INNER_MAX, Inner, Logical, Origin, Output, Resolved, Resolver, Table, invalid, not_yet};
+use super::{
+    Clause, INNER_MAX, InnerQuery, Logical, OutputColumn, QueryTable, Resolved, Resolver, RowSource, invalid, not_yet,
+};
 use crate::catalog::{CollectionInfo, FieldInfo, FieldKind, KeyInfo};
 use crate::encoding::KeyType;
 use crate::engine::TreeId;
@@ -77,8 +79,8 @@ impl<'c> Resolver<'c> {
 
     /// The members of UNION, EXCEPT and INTERSECT, in the order of the text. As in SQLite all have the same precedence:
     /// whatever tree the parser makes, its leaves and operators without parentheses are in the order of the text.
-    fn parts(&mut self, body: &'c SetExpr, texts: &[&str]) -> Resolved<Inner> {
-        let (mut parts, mut open) = (Inner::default(), vec![(Combine::Append, body)]);
+    fn parts(&mut self, body: &'c SetExpr, texts: &[&str]) -> Resolved<InnerQuery> {
+        let (mut parts, mut open) = (InnerQuery::default(), vec![(Combine::Append, body)]);
         while let Some((combine, body)) = open.pop() {
             let at = body.span().start;
             match body {
@@ -103,7 +105,7 @@ impl<'c> Resolver<'c> {
         &mut self,
         select: &'c ast::Select,
         (combine, texts): (Combine, &[&str]),
-        parts: &mut Inner,
+        parts: &mut InnerQuery,
     ) -> Resolved<()> {
         let at = select.span().start;
         refuse_clauses(select)?;
@@ -163,11 +165,12 @@ impl<'c> Resolver<'c> {
         let mut logical = inner.query(query, &[])?;
         self.logical.parameters = std::mem::take(&mut logical.parameters);
         self.inner_left = self.inner_left.saturating_sub(logical.inner_count());
-        let number = self.add_inner(Inner { members: vec![logical], combine: vec![Combine::Append], sought }, at)?;
+        let number =
+            self.add_inner(InnerQuery { members: vec![logical], combine: vec![Combine::Append], sought }, at)?;
         self.tell(number, stands)
     }
 
-    fn add_inner(&mut self, inner: Inner, at: Location) -> Resolved<usize> {
+    fn add_inner(&mut self, inner: InnerQuery, at: Location) -> Resolved<usize> {
         let Some(left) = self.inner_left.checked_sub(inner.members.len()) else {
             return invalid(&format!("more than {INNER_MAX} queries inside a query"), at);
         };
@@ -190,7 +193,7 @@ impl<'c> Resolver<'c> {
             required: false,
         });
         let info = Box::new(unstored(&alias, fields.collect()));
-        self.add_table(Table { origin: Origin::Inner { number, info, outer }, alias, left_on: None }, at)
+        self.add_table(QueryTable { origin: RowSource::Inner { number, info, outer }, alias, left_on: None }, at)
     }
 
     /// `values IN (SELECT …)`.
@@ -237,7 +240,7 @@ impl<'c> Resolver<'c> {
         member.limit.get_or_insert_with(|| Expr::integer(1));
         member.order.clear();
         if !member.distinct {
-            member.outputs = vec![Output { name: String::new(), expr: Expr::integer(1) }];
+            member.outputs = vec![OutputColumn { name: String::new(), expr: Expr::integer(1) }];
         }
         Ok(Expr::ExistsInner(asked))
     }

@@ -15,7 +15,7 @@ use super::row_list::RowList;
 use super::sorter::Sorter;
 use crate::sql::limits::{Budget, Fault, Meter, QueryError, ROW_UNITS};
 use crate::sql::values::value::compare;
-use crate::sql::values::{Field, OuterValue, RowArena, Value, Workspace, sort};
+use crate::sql::values::{FieldValue, OuterValue, RowArena, Value, Workspace, sort};
 
 /// Estimate of a row's bytes besides its fields: its end, and its links in a hash.
 pub(crate) const ROW_OVERHEAD_BYTES: usize = 64;
@@ -163,7 +163,7 @@ impl Relation {
         if known {
             let (mut key, mut room) = (Vec::new(), meter.row_room());
             for value in values {
-                room.take(Field::Value(*value))?;
+                room.take(FieldValue::Value(*value))?;
                 sort::push_key(*value, false, &mut key)?;
             }
             if hash.chains.contains_key(&key[..]) {
@@ -202,7 +202,7 @@ fn make_key(row: &[u8], columns: &[usize], key: &mut Vec<u8>, workspace: Workspa
     let (mut known, mut room) = (true, workspace.meter.row_room());
     for &column in columns {
         let value = of_row(row, column, workspace)?;
-        room.take(Field::Value(value))?;
+        room.take(FieldValue::Value(value))?;
         known &= !value.is_null();
         sort::push_key(value, false, key)?;
     }
@@ -211,7 +211,7 @@ fn make_key(row: &[u8], columns: &[usize], key: &mut Vec<u8>, workspace: Workspa
 
 /// A field of a row.
 #[inline]
-pub(crate) fn field(mut row: &[u8], column: usize) -> Field<'_> {
+pub(crate) fn field(mut row: &[u8], column: usize) -> FieldValue<'_> {
     for _ in 0..column {
         sort::take_field(&mut row);
     }

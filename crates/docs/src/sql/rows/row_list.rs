@@ -4,7 +4,7 @@ use bumpalo::Bump;
 
 use super::sink::RowSink;
 use crate::sql::limits::{Fault, Meter};
-use crate::sql::values::{Field, OwnedValue, sort};
+use crate::sql::values::{FieldValue, OwnedValue, sort};
 
 /// See the module documentation.
 #[derive(Debug, Default)]
@@ -15,7 +15,7 @@ pub(crate) struct RowList {
 }
 
 impl RowSink for RowList {
-    fn field(&mut self, _column: usize, field: Field<'_>) {
+    fn field(&mut self, _column: usize, field: FieldValue<'_>) {
         sort::push_field(field, &mut self.bytes);
     }
     fn end_row(&mut self) {

@@ -10,7 +10,7 @@ use hashbrown::HashMap;
 use super::relation::{ROW_OVERHEAD_BYTES, Relation, of_row};
 use super::sink::RowSink;
 use crate::sql::limits::{Budget, Fault, Meter, QueryError};
-use crate::sql::values::{Field, RowArena, sort};
+use crate::sql::values::{FieldValue, RowArena, sort};
 
 /// How a SELECT's rows are combined with those before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -171,7 +171,7 @@ impl<'m> Combined<'m> {
 }
 
 impl RowSink for Combined<'_> {
-    fn field(&mut self, column: usize, field: Field<'_>) {
+    fn field(&mut self, column: usize, field: FieldValue<'_>) {
         self.relation.rows().field(column, field);
     }
     fn end_row(&mut self) {

@@ -3,7 +3,7 @@
 use binjson::{append_string, append_text};
 
 use crate::sql::limits::QueryError;
-use crate::sql::values::{Field, Value};
+use crate::sql::values::{FieldValue, Value};
 
 /// Receives result rows, column by column.
 pub trait RowSink {
@@ -11,7 +11,7 @@ pub trait RowSink {
     #[inline(always)]
     fn begin_row(&mut self) {}
     /// The row's next column, by its number. Real numbers are finite.
-    fn field(&mut self, column: usize, field: Field<'_>);
+    fn field(&mut self, column: usize, field: FieldValue<'_>);
     /// The row ends.
     fn end_row(&mut self);
     /// The row ends. The number is the count of rows that the execution has read by then. The default calls [`Self::end_row`].
@@ -50,12 +50,12 @@ pub trait RowSink {
     fn note_asked(&mut self, _inner: usize, _asked: u64, _runs: u64) {}
 }
 
-/// Drops rows: for statements without rows, and for callers that need only [`crate::sql::Outcome::rows`].
+/// Drops rows: for statements without rows, and for callers that need only [`crate::sql::ExecutionCounts::rows`].
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoRows;
 
 impl RowSink for NoRows {
-    fn field(&mut self, _column: usize, _field: Field<'_>) {}
+    fn field(&mut self, _column: usize, _field: FieldValue<'_>) {}
     fn end_row(&mut self) {}
     fn bytes(&self) -> usize {
         0
@@ -157,7 +157,7 @@ impl RowSink for JsonRows<'_> {
 
     // Inlined, so that the kind of the field is known at compile time.
     #[inline(always)]
-    fn field(&mut self, column: usize, field: Field<'_>) {
+    fn field(&mut self, column: usize, field: FieldValue<'_>) {
         self.shape.before[column].write(self.out);
         write_field(field, self.out);
     }
@@ -175,12 +175,12 @@ impl RowSink for JsonRows<'_> {
 
 /// Appends a field as JSON.
 #[inline(always)]
-pub fn write_field(field: Field<'_>, out: &mut Vec<u8>) {
+pub fn write_field(field: FieldValue<'_>, out: &mut Vec<u8>) {
     match field {
-        Field::Json(&[digit]) => out.push(digit),
-        Field::Json(json) => out.extend_from_slice(json),
-        Field::Value(Value::Integer(integer)) => write_integer(integer, out),
-        Field::Value(value) => write_other(value, out),
+        FieldValue::Json(&[digit]) => out.push(digit),
+        FieldValue::Json(json) => out.extend_from_slice(json),
+        FieldValue::Value(Value::Integer(integer)) => write_integer(integer, out),
+        FieldValue::Value(value) => write_other(value, out),
     }
 }
 
@@ -266,13 +266,13 @@ pub(crate) const INFINITE: &str = "a result is infinite";
 
 /// Whether it is a real that JSON cannot represent.
 #[inline(always)]
-pub(crate) fn is_infinite(field: Field<'_>) -> bool {
-    matches!(field, Field::Value(Value::Real(real)) if !real.is_finite())
+pub(crate) fn is_infinite(field: FieldValue<'_>) -> bool {
+    matches!(field, FieldValue::Value(Value::Real(real)) if !real.is_finite())
 }
 
 /// An error for a real that JSON cannot represent, unless the sink accepts it.
 #[inline(always)]
-pub(crate) fn check_finite<S: RowSink + ?Sized>(field: Field<'_>, sink: &S) -> Result<(), QueryError> {
+pub(crate) fn check_finite<S: RowSink + ?Sized>(field: FieldValue<'_>, sink: &S) -> Result<(), QueryError> {
     if is_infinite(field) && !sink.takes_infinite() { Err(QueryError::Value(INFINITE)) } else { Ok(()) }
 }
 

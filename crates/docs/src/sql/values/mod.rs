@@ -16,5 +16,5 @@ pub(super) use number::{Digits, IntegerText, Rounding};
 pub(super) use row_room::RowRoom;
 pub(super) use sort::SortBuffer;
 pub(super) use value::OuterValue;
-pub use value::{Field, OwnedValue, Value};
+pub use value::{FieldValue, OwnedValue, Value};
 pub(super) use workspace::{RowArena, TextBuilder, Workspace};

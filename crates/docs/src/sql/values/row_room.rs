@@ -1,6 +1,6 @@
 //! Charges an execution's [`Meter`] for values: the work of comparing two, and the work and memory of copying a row's.
 
-use super::value::{Field, Value};
+use super::value::{FieldValue, Value};
 use crate::sql::limits::{Budget, COMPUTED_BYTES_LEAST, Fault, Meter};
 
 /// Texts up to this length are not searched for characters to escape.
@@ -46,18 +46,18 @@ impl<'m> RowRoom<'m> {
 
     /// Counts a field that is about to be copied.
     #[inline]
-    pub(crate) fn take(&mut self, field: Field<'_>) -> Result<(), Fault> {
+    pub(crate) fn take(&mut self, field: FieldValue<'_>) -> Result<(), Fault> {
         match field {
-            Field::Json(bytes) | Field::Value(Value::Text(bytes)) => self.take_bytes(bytes.len()),
-            Field::Value(_) => Ok(()),
+            FieldValue::Json(bytes) | FieldValue::Value(Value::Text(bytes)) => self.take_bytes(bytes.len()),
+            FieldValue::Value(_) => Ok(()),
         }
     }
 
     /// The same for a field that is written as JSON: escapes make a text up to six times as long.
     #[inline]
-    pub(crate) fn take_written(&mut self, field: Field<'_>) -> Result<(), Fault> {
+    pub(crate) fn take_written(&mut self, field: FieldValue<'_>) -> Result<(), Fault> {
         match field {
-            Field::Value(Value::Text(text)) if self.is_written && text.len() > SHORT_BYTES => {
+            FieldValue::Value(Value::Text(text)) if self.is_written && text.len() > SHORT_BYTES => {
                 let controls = text.iter().filter(|&&byte| byte < 0x20).count();
                 let escaped = text.iter().filter(|&&byte| matches!(byte, b'"' | b'\\')).count();
                 self.take_bytes(text.len() + CONTROL_BYTES * controls + escaped)

@@ -5,7 +5,7 @@
 //!  field: tag (0 JSON, 1 NULL, 2 integer, 3 real, 4 text) | 8 bytes, or length (u32) and bytes
 //! ```
 
-use super::value::{Field, Value};
+use super::value::{FieldValue, Value};
 use crate::encoding::order;
 use crate::sql::limits::{Fault, Meter};
 
@@ -28,21 +28,21 @@ pub(crate) fn push_key(value: Value<'_>, falling: bool, out: &mut Vec<u8>) -> Re
 }
 
 /// Appends a field.
-pub(crate) fn push_field(field: Field<'_>, out: &mut Vec<u8>) {
+pub(crate) fn push_field(field: FieldValue<'_>, out: &mut Vec<u8>) {
     let mut bytes = |tag: u8, bytes: &[u8]| {
         out.push(tag);
         out.extend_from_slice(&(bytes.len() as u32).to_le_bytes());
         out.extend_from_slice(bytes);
     };
     match field {
-        Field::Json(json) => bytes(0, json),
-        Field::Value(Value::Text(text)) => bytes(4, text),
-        Field::Value(Value::Null) => out.push(1),
-        Field::Value(Value::Integer(integer)) => {
+        FieldValue::Json(json) => bytes(0, json),
+        FieldValue::Value(Value::Text(text)) => bytes(4, text),
+        FieldValue::Value(Value::Null) => out.push(1),
+        FieldValue::Value(Value::Integer(integer)) => {
             out.push(2);
             out.extend_from_slice(&integer.to_le_bytes());
         }
-        Field::Value(Value::Real(real)) => {
+        FieldValue::Value(Value::Real(real)) => {
             out.push(3);
             out.extend_from_slice(&real.to_bits().to_le_bytes());
         }
@@ -50,8 +50,8 @@ pub(crate) fn push_field(field: Field<'_>, out: &mut Vec<u8>) {
 }
 
 /// Decodes a field from the front. The bytes were always written by [`push_field`].
-pub(crate) fn take_field<'a>(bytes: &mut &'a [u8]) -> Field<'a> {
-    let Some((&tag, rest)) = bytes.split_first() else { return Field::Value(Value::Null) };
+pub(crate) fn take_field<'a>(bytes: &mut &'a [u8]) -> FieldValue<'a> {
+    let Some((&tag, rest)) = bytes.split_first() else { return FieldValue::Value(Value::Null) };
     *bytes = rest;
     let mut word = |length: usize| {
         let (word, rest) = bytes.split_at(length.min(bytes.len()));
@@ -62,11 +62,11 @@ pub(crate) fn take_field<'a>(bytes: &mut &'a [u8]) -> Field<'a> {
         0 | 4 => {
             let length = word(4).try_into().map_or(0, u32::from_le_bytes);
             let text = word(length as usize);
-            if tag == 0 { Field::Json(text) } else { Field::Value(Value::Text(text)) }
+            if tag == 0 { FieldValue::Json(text) } else { FieldValue::Value(Value::Text(text)) }
         }
-        2 => Field::Value(Value::Integer(word(8).try_into().map_or(0, i64::from_le_bytes))),
-        3 => Field::Value(Value::Real(word(8).try_into().map_or(0.0, |b| f64::from_bits(u64::from_le_bytes(b))))),
-        _ => Field::Value(Value::Null),
+        2 => FieldValue::Value(Value::Integer(word(8).try_into().map_or(0, i64::from_le_bytes))),
+        3 => FieldValue::Value(Value::Real(word(8).try_into().map_or(0.0, |b| f64::from_bits(u64::from_le_bytes(b))))),
+        _ => FieldValue::Value(Value::Null),
     }
 }
 

@@ -81,34 +81,34 @@ impl OwnedValue {
 /// A value of the enclosing query's row that an inner query refers to: as a field and as a value.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct OuterValue<'a> {
-    pub(crate) field: Field<'a>,
+    pub(crate) field: FieldValue<'a>,
     pub(crate) value: Value<'a>,
 }
 
 /// A field as it is read: stored JSON, or a value that was decoded already.
 #[derive(Clone, Copy, Debug)]
-pub enum Field<'a> {
+pub enum FieldValue<'a> {
     /// JSON text as stored.
     Json(&'a [u8]),
     /// A value.
     Value(Value<'a>),
 }
 
-impl<'a> Field<'a> {
+impl<'a> FieldValue<'a> {
     /// Its value. Stored JSON is decoded, a text with escapes into the workspace.
     #[inline]
     pub(crate) fn decode(self, workspace: Workspace<'a>) -> Result<Value<'a>, Fault> {
         match self {
-            Field::Json(json) => of_json(json, workspace),
-            Field::Value(value) => Ok(value),
+            FieldValue::Json(json) => of_json(json, workspace),
+            FieldValue::Value(value) => Ok(value),
         }
     }
 
     /// The same for a field of a kept row, whose size is bounded already.
     pub(crate) fn decode_kept(self, arena: &'a Bump) -> Result<Value<'a>, Fault> {
         match self {
-            Field::Json(json) => of_json(json, Workspace::new(arena, arena.alloc(Meter::unbounded()))),
-            Field::Value(value) => Ok(value),
+            FieldValue::Json(json) => of_json(json, Workspace::new(arena, arena.alloc(Meter::unbounded()))),
+            FieldValue::Value(value) => Ok(value),
         }
     }
 }

@@ -24,7 +24,7 @@ const ROOTS_FILES: [&str; 4] = [
 /// Why the TLS settings cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum TlsError {
+pub enum TlsSettingsError {
     /// A file cannot be read.
     File {
         /// Its path.
@@ -42,22 +42,22 @@ pub enum TlsError {
     Identity(String),
 }
 
-impl fmt::Display for TlsError {
+impl fmt::Display for TlsSettingsError {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            TlsError::File { path, reason } => write!(formatter, "{}: {reason}", path.display()),
-            TlsError::NoSystemRoots => write!(
+            TlsSettingsError::File { path, reason } => write!(formatter, "{}: {reason}", path.display()),
+            TlsSettingsError::NoSystemRoots => write!(
                 formatter,
                 "the system's trusted certificates are at none of the usual places; name a file with `ca` or {ROOTS_VARIABLE}"
             ),
-            TlsError::Roots(reason) => write!(formatter, "trusted certificates: {reason}"),
-            TlsError::Name(name) => write!(formatter, "`{name}` is neither a DNS name nor an IP address"),
-            TlsError::Identity(reason) => write!(formatter, "the client's certificate: {reason}"),
+            TlsSettingsError::Roots(reason) => write!(formatter, "trusted certificates: {reason}"),
+            TlsSettingsError::Name(name) => write!(formatter, "`{name}` is neither a DNS name nor an IP address"),
+            TlsSettingsError::Identity(reason) => write!(formatter, "the client's certificate: {reason}"),
         }
     }
 }
 
-impl std::error::Error for TlsError {}
+impl std::error::Error for TlsSettingsError {}
 
 /// The client's side of TLS. Cloning is cheap; clones can resume one another's sessions.
 #[derive(Clone)]
@@ -73,13 +73,13 @@ impl Tls {
     ///
     /// # Errors
     /// There is no such file, or the name is invalid.
-    pub fn with_system_roots(server_name: &str) -> Result<Tls, TlsError> {
+    pub fn with_system_roots(server_name: &str) -> Result<Tls, TlsSettingsError> {
         let pem = read_file(&system_roots_file()?)?;
         let mut roots = RootCertStore::empty();
         // A single certificate that this library cannot read must not make the others useless.
-        let (added, _) = roots.add_parsable_certificates(certificates(&pem).map_err(TlsError::Roots)?);
+        let (added, _) = roots.add_parsable_certificates(certificates(&pem).map_err(TlsSettingsError::Roots)?);
         if added == 0 {
-            return Err(TlsError::Roots("none of the system's can be used".to_owned()));
+            return Err(TlsSettingsError::Roots("none of the system's can be used".to_owned()));
         }
         Tls::of(roots, server_name)
     }
@@ -88,10 +88,10 @@ impl Tls {
     ///
     /// # Errors
     /// The text holds no certificate, or a damaged one, or the name is invalid.
-    pub fn with_roots(pem: &[u8], server_name: &str) -> Result<Tls, TlsError> {
+    pub fn with_roots(pem: &[u8], server_name: &str) -> Result<Tls, TlsSettingsError> {
         let mut roots = RootCertStore::empty();
-        for root in certificates(pem).map_err(TlsError::Roots)? {
-            roots.add(root).map_err(|error| TlsError::Roots(error.to_string()))?;
+        for root in certificates(pem).map_err(TlsSettingsError::Roots)? {
+            roots.add(root).map_err(|error| TlsSettingsError::Roots(error.to_string()))?;
         }
         Tls::of(roots, server_name)
     }
@@ -100,7 +100,7 @@ impl Tls {
     ///
     /// # Errors
     /// As [`Tls::with_roots`], or the file cannot be read.
-    pub fn with_roots_file(path: &Path, server_name: &str) -> Result<Tls, TlsError> {
+    pub fn with_roots_file(path: &Path, server_name: &str) -> Result<Tls, TlsSettingsError> {
         Tls::with_roots(&read_file(path)?, server_name)
     }
 
@@ -109,11 +109,11 @@ impl Tls {
     ///
     /// # Errors
     /// One of them cannot be used, or they do not belong together.
-    pub fn with_identity(self, certificate: &[u8], key: &[u8]) -> Result<Tls, TlsError> {
-        let chain = certificates(certificate).map_err(TlsError::Identity)?;
-        let key = PrivateKeyDer::from_pem_slice(key).map_err(|error| TlsError::Identity(error.to_string()))?;
+    pub fn with_identity(self, certificate: &[u8], key: &[u8]) -> Result<Tls, TlsSettingsError> {
+        let chain = certificates(certificate).map_err(TlsSettingsError::Identity)?;
+        let key = PrivateKeyDer::from_pem_slice(key).map_err(|error| TlsSettingsError::Identity(error.to_string()))?;
         let config = builder(&self.roots)?.with_client_auth_cert(chain, key);
-        let config = config.map_err(|error| TlsError::Identity(error.to_string()))?;
+        let config = config.map_err(|error| TlsSettingsError::Identity(error.to_string()))?;
         Ok(Tls { config: Arc::new(config), ..self })
     }
 
@@ -121,13 +121,13 @@ impl Tls {
     ///
     /// # Errors
     /// As [`Tls::with_identity`], or a file cannot be read.
-    pub fn with_identity_files(self, certificate: &Path, key: &Path) -> Result<Tls, TlsError> {
+    pub fn with_identity_files(self, certificate: &Path, key: &Path) -> Result<Tls, TlsSettingsError> {
         self.with_identity(&read_file(certificate)?, &read_file(key)?)
     }
 
-    fn of(roots: RootCertStore, server_name: &str) -> Result<Tls, TlsError> {
+    fn of(roots: RootCertStore, server_name: &str) -> Result<Tls, TlsSettingsError> {
         let name = ServerName::try_from(server_name.to_owned());
-        let server_name = name.map_err(|_| TlsError::Name(server_name.to_owned()))?;
+        let server_name = name.map_err(|_| TlsSettingsError::Name(server_name.to_owned()))?;
         let roots = Arc::new(roots);
         let config = Arc::new(builder(&roots)?.with_no_client_auth());
         Ok(Tls { config, roots, server_name })
@@ -162,9 +162,10 @@ impl fmt::Debug for Tls {
 
 type Builder = rustls::ConfigBuilder<ClientConfig, rustls::client::WantsClientCert>;
 
-fn builder(roots: &Arc<RootCertStore>) -> Result<Builder, TlsError> {
+fn builder(roots: &Arc<RootCertStore>) -> Result<Builder, TlsSettingsError> {
     let builder = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()));
-    let builder = builder.with_safe_default_protocol_versions().map_err(|error| TlsError::Roots(error.to_string()))?;
+    let builder =
+        builder.with_safe_default_protocol_versions().map_err(|error| TlsSettingsError::Roots(error.to_string()))?;
     Ok(builder.with_root_certificates(Arc::clone(roots)))
 }
 
@@ -175,14 +176,14 @@ fn certificates(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, String> {
     if all.is_empty() { Err("no PEM block of a certificate".to_owned()) } else { Ok(all) }
 }
 
-fn system_roots_file() -> Result<PathBuf, TlsError> {
+fn system_roots_file() -> Result<PathBuf, TlsSettingsError> {
     let named = std::env::var_os(ROOTS_VARIABLE).map(PathBuf::from);
     let usual = || ROOTS_FILES.iter().map(PathBuf::from).find(|path| path.is_file());
-    named.or_else(usual).ok_or(TlsError::NoSystemRoots)
+    named.or_else(usual).ok_or(TlsSettingsError::NoSystemRoots)
 }
 
-fn read_file(path: &Path) -> Result<Vec<u8>, TlsError> {
-    std::fs::read(path).map_err(|error| TlsError::File { path: path.to_owned(), reason: error.to_string() })
+fn read_file(path: &Path) -> Result<Vec<u8>, TlsSettingsError> {
+    std::fs::read(path).map_err(|error| TlsSettingsError::File { path: path.to_owned(), reason: error.to_string() })
 }
 
 #[cfg(test)]
@@ -200,9 +201,9 @@ mod tests {
         let of = |roots: &str, name: &str| Tls::with_roots(roots.as_bytes(), name).map(drop);
         assert_eq!(of(&root, "a.test"), Ok(()));
         assert_eq!(of(&root, "127.0.0.1"), Ok(()));
-        assert_eq!(of("", "a.test"), Err(TlsError::Roots("no PEM block of a certificate".to_owned())));
-        assert_eq!(of(&key, "a.test"), Err(TlsError::Roots("no PEM block of a certificate".to_owned())));
-        assert_eq!(of(&root, "no name"), Err(TlsError::Name("no name".to_owned())));
+        assert_eq!(of("", "a.test"), Err(TlsSettingsError::Roots("no PEM block of a certificate".to_owned())));
+        assert_eq!(of(&key, "a.test"), Err(TlsSettingsError::Roots("no PEM block of a certificate".to_owned())));
+        assert_eq!(of(&root, "no name"), Err(TlsSettingsError::Name("no name".to_owned())));
     }
 
     #[test]
@@ -212,7 +213,7 @@ mod tests {
         let with = |key: &str| tls.clone().with_identity(certificate.as_bytes(), key.as_bytes()).map(drop);
         assert_eq!(with(&key), Ok(()));
         for key in [other_key.as_str(), "", &certificate] {
-            assert!(matches!(with(key), Err(TlsError::Identity(_))), "{:?}", with(key));
+            assert!(matches!(with(key), Err(TlsSettingsError::Identity(_))), "{:?}", with(key));
         }
     }
 

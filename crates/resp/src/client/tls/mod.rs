@@ -13,4 +13,4 @@ mod config;
 pub(crate) use channel::Channel;
 #[cfg(feature = "reactor")]
 pub(crate) use channel::explained;
-pub use config::{Tls, TlsError};
+pub use config::{Tls, TlsSettingsError};

@@ -3,7 +3,7 @@
 use crate::cli::Backup;
 use crate::console::{Outcome, output, progress};
 use crate::target::remote::{self, Remote};
-use docs::engine::{Classified, ErrorKind, Options, Progress, Store};
+use docs::engine::{Classified, CopyProgress, ErrorKind, Store, StoreOptions};
 use indicatif::ProgressBar;
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -24,7 +24,7 @@ fn of_folder(data: &Path, to: &Path) -> Outcome {
     if !Store::is_in(data) {
         return Err(format!("{} is no data folder", data.display()));
     }
-    let (store, _) = Store::open(data, Options::default()).map_err(|error| match error.kind() {
+    let (store, _) = Store::open(data, StoreOptions::default()).map_err(|error| match error.kind() {
         ErrorKind::InUse => {
             format!("{}: a server has it open: name the server, as in http://127.0.0.1:8080", data.display())
         }
@@ -39,7 +39,7 @@ fn of_folder(data: &Path, to: &Path) -> Outcome {
 }
 
 /// Shows a copy on its way.
-pub(super) fn show(bar: &ProgressBar, progress: Progress) -> ControlFlow<()> {
+pub(super) fn show(bar: &ProgressBar, progress: CopyProgress) -> ControlFlow<()> {
     bar.set_length(progress.entries_total);
     bar.set_position(progress.entries);
     bar.set_message(if progress.is_verifying { "reading it back" } else { "copying" });

@@ -3,7 +3,7 @@
 use super::backup::show;
 use crate::cli::Folder;
 use crate::console::{Outcome, output, progress};
-use docs::engine::{Classified, Compacted, ErrorKind, Options, Store};
+use docs::engine::{Classified, Compacted, ErrorKind, Store, StoreOptions};
 
 pub(crate) fn run(arguments: &Folder) -> Outcome {
     let data = &arguments.data;
@@ -11,7 +11,7 @@ pub(crate) fn run(arguments: &Folder) -> Outcome {
         return Err(format!("{} is no data folder", data.display()));
     }
     let bar = progress::entries(0);
-    let copied = Store::compact(data, Options::default(), &mut |progress| show(&bar, progress));
+    let copied = Store::compact(data, StoreOptions::default(), &mut |progress| show(&bar, progress));
     bar.finish_and_clear();
     let copied = copied.map_err(|error| match error.kind() {
         ErrorKind::DiskFull => format!(

@@ -4,7 +4,7 @@ use crate::cli::Stat;
 use crate::console::{Outcome, output};
 use crate::target::folder;
 use crate::target::remote::{self, Remote};
-use docs::engine::{self, Options, Store};
+use docs::engine::{self, Store, StoreOptions};
 
 pub(crate) fn run(arguments: &Stat) -> Outcome {
     let data = &arguments.data;
@@ -14,8 +14,8 @@ pub(crate) fn run(arguments: &Stat) -> Outcome {
     if !Store::is_in(data) {
         return Err(format!("{} is no data folder", data.display()));
     }
-    let told = |error: engine::Error| format!("{}: {error}", data.display());
-    match Store::open(data, Options::default().keeping_changes()) {
+    let told = |error: engine::StoreError| format!("{}: {error}", data.display());
+    match Store::open(data, StoreOptions::default().keeping_changes()) {
         Ok((store, _)) => output::bytes(store.stat().to_string().as_bytes()),
         // It cannot be opened, but its files can be looked at.
         Err(error) if folder::is_read_only(&error) => {

@@ -10,8 +10,8 @@ use crate::cli::Verify;
 use crate::console::{Outcome, output};
 use crate::target::folder;
 use crate::target::remote::Remote;
-use docs::Database;
-use docs::engine::{self, Options, Store};
+use docs::DocumentDatabase;
+use docs::engine::{self, Store, StoreOptions};
 use serde_json::Value as Json;
 use server::config::ServiceConfig;
 
@@ -28,7 +28,7 @@ pub(crate) fn run(arguments: &Verify) -> Outcome {
         }
         None => {}
     }
-    let told = |error: engine::Error| format!("{}: {error}", data.display());
+    let told = |error: engine::StoreError| format!("{}: {error}", data.display());
     let found = Store::examine(data).map_err(told)?;
     if !arguments.views || !found.is_clean() {
         output::bytes(found.to_string().as_bytes())?;
@@ -37,7 +37,7 @@ pub(crate) fn run(arguments: &Verify) -> Outcome {
     if let Some(path) = arguments.config.as_ref().filter(|_| clean) {
         let config = ServiceConfig::load(path, &[]).map_err(|error| error.to_string())?;
         let documents = server::complete(&config).map_err(|mistakes| mistakes.to_string())?;
-        let database = folder::open_to_look(&documents, path, data, Options::default().keeping_changes())?;
+        let database = folder::open_to_look(&documents, path, data, StoreOptions::default().keeping_changes())?;
         if !arguments.views {
             let report = docs::verify::database(&database).map_err(|error| error.to_string())?;
             let (documents, entries) = (report.documents, report.entries);
@@ -88,7 +88,7 @@ fn views_of_server(remote: &Remote) -> Outcome {
 }
 
 /// Computes every view again; gives whether all are as they should be.
-fn views(database: &Database) -> Result<bool, String> {
+fn views(database: &DocumentDatabase) -> Result<bool, String> {
     database.wait_for_views();
     let mut clean = true;
     for view in database.views() {

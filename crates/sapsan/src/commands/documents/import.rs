@@ -3,7 +3,7 @@
 use crate::cli::{Import, ImportFormat, OnError};
 use crate::console::{Outcome, output, progress};
 use crate::target::folder;
-use docs::import::{Input, Options, Progress, RecordFormat};
+use docs::import::{ImportOptions, ImportProgress, Input, RecordFormat};
 use indicatif::ProgressBar;
 use server::config::ServiceConfig;
 use std::path::{Path, PathBuf};
@@ -15,7 +15,7 @@ const STANDARD_INPUT: &str = "-";
 pub(crate) fn run(arguments: &Import) -> Outcome {
     let mut config = ServiceConfig::load(&arguments.config, &[]).map_err(|error| error.to_string())?;
     config.docs.may_drop = arguments.allow_drop;
-    let mut options = Options::default();
+    let mut options = ImportOptions::default();
     options.collection.clone_from(&arguments.collection);
     options.format = arguments.format.map(|format| match format {
         ImportFormat::Json => RecordFormat::Json,
@@ -33,10 +33,10 @@ pub(crate) fn run(arguments: &Import) -> Outcome {
 
 /// Imports with default options, for the demo.
 pub(in crate::commands) fn into(config: &ServiceConfig, data: &Path, files: &[PathBuf]) -> Outcome {
-    load(config, data, files, &Options::default())
+    load(config, data, files, &ImportOptions::default())
 }
 
-fn load(config: &ServiceConfig, data: &Path, files: &[PathBuf], options: &Options) -> Outcome {
+fn load(config: &ServiceConfig, data: &Path, files: &[PathBuf], options: &ImportOptions) -> Outcome {
     let started = Instant::now();
     let documents = server::complete(config).map_err(|mistakes| mistakes.to_string())?;
     let database = folder::open_to_write(config, &documents, data)?;
@@ -73,7 +73,7 @@ fn input(file: &Path) -> Input {
     }
 }
 
-fn show(bar: &ProgressBar, progress: Progress) {
+fn show(bar: &ProgressBar, progress: ImportProgress) {
     if let Some(total) = progress.bytes_total {
         bar.set_length(total);
     }
@@ -82,6 +82,6 @@ fn show(bar: &ProgressBar, progress: Progress) {
     bar.set_message(format!("{} documents, {:.0} a second, {what}", progress.documents, rate(bar, progress)));
 }
 
-fn rate(bar: &ProgressBar, progress: Progress) -> f64 {
+fn rate(bar: &ProgressBar, progress: ImportProgress) -> f64 {
     progress.documents as f64 / bar.elapsed().as_secs_f64().max(1e-3)
 }

@@ -1,13 +1,13 @@
 //! `sapsan query CONFIG --data DIR SQL`: one statement, its rows printed as a table, JSON, NDJSON or CSV.
 
-use crate::cli::{Format, Query as Arguments};
+use crate::cli::{Format, QueryArguments};
 use crate::console::{Outcome, output};
 use crate::target::folder;
-use docs::sql::{Budget, Field, RowSink, SpillSpace, Value, Workers, write_field};
-use docs::{Database, Session};
+use docs::sql::{Budget, FieldValue, RowSink, SpillSpace, Value, Workers, write_field};
+use docs::{DocumentDatabase, ReaderSession};
 use server::config::ServiceConfig;
-use server::modify::Change;
-use server::statement::{Arguments as Given, Shape, Statement};
+use server::modify::ModifyingStatement;
+use server::statement::{ParameterValues, RowFormat, Statement};
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -16,7 +16,7 @@ const TABLE_ROWS_MAX: usize = 10_000;
 /// Widest cell of a table with several columns, in characters; longer ones are cut.
 const CELL_CHARACTERS_MAX: usize = 60;
 
-pub(crate) fn run(arguments: &Arguments) -> Outcome {
+pub(crate) fn run(arguments: &QueryArguments) -> Outcome {
     let mut config = ServiceConfig::load(&arguments.config, &[]).map_err(|error| error.to_string())?;
     config.docs.may_drop = arguments.allow_drop;
     let documents = server::complete(&config).map_err(|mistakes| mistakes.to_string())?;
@@ -28,7 +28,7 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
     let spill_bytes = config.server.query_spill_bytes;
     let spill = (spill_bytes > 0).then(|| Arc::new(SpillSpace::new(data, spill_bytes)));
     let budget = budget(spill.as_ref());
-    if Change::is_one(&arguments.sql) {
+    if ModifyingStatement::is_one(&arguments.sql) {
         let database = folder::open_to_write(&config, &documents, data)?;
         // A changed file may have views that are not built yet.
         database.wait_for_views();
@@ -50,14 +50,19 @@ fn not_given(name: String) -> String {
 }
 
 /// Runs a statement that writes; how many documents it was about goes to standard error.
-fn change(database: &Database, arguments: &Arguments, given: &Given, budget: &Budget<'_>) -> Outcome {
-    let change = Change::prepare(&arguments.sql, database.catalog()).map_err(|error| error.to_string())?;
+fn change(
+    database: &DocumentDatabase,
+    arguments: &QueryArguments,
+    given: &ParameterValues,
+    budget: &Budget<'_>,
+) -> Outcome {
+    let change = ModifyingStatement::prepare(&arguments.sql, database.catalog()).map_err(|error| error.to_string())?;
     let values = change.bind(given).map_err(not_given)?;
     let mut out = Vec::new();
     let changed = match arguments.format {
-        Format::Json => change.write(database, &values, Shape::Json, budget, &mut out).inspect(|_| out.push(b'\n')),
-        Format::Ndjson => change.write(database, &values, Shape::Lines, budget, &mut out),
-        Format::Csv => change.write(database, &values, Shape::Csv, budget, &mut out),
+        Format::Json => change.write(database, &values, RowFormat::Json, budget, &mut out).inspect(|_| out.push(b'\n')),
+        Format::Ndjson => change.write(database, &values, RowFormat::Lines, budget, &mut out),
+        Format::Csv => change.write(database, &values, RowFormat::Csv, budget, &mut out),
         Format::Table => {
             let mut table = Table::new(change.columns());
             let changed = change.execute(database, &values, budget, &mut table);
@@ -81,19 +86,19 @@ fn budget(spill: Option<&Arc<SpillSpace>>) -> Budget<'_> {
 fn execute(
     query: &Statement,
     values: &[Value<'_>],
-    session: &Session,
+    session: &ReaderSession,
     format: Format,
     budget: &Budget<'_>,
 ) -> Result<Vec<u8>, String> {
     let mut out = Vec::new();
     let outcome = match format {
         Format::Json => {
-            let outcome = query.write(session, values, Shape::Json, budget, &mut out);
+            let outcome = query.write(session, values, RowFormat::Json, budget, &mut out);
             out.push(b'\n');
             outcome
         }
-        Format::Ndjson => query.write(session, values, Shape::Lines, budget, &mut out),
-        Format::Csv => query.write(session, values, Shape::Csv, budget, &mut out),
+        Format::Ndjson => query.write(session, values, RowFormat::Lines, budget, &mut out),
+        Format::Csv => query.write(session, values, RowFormat::Csv, budget, &mut out),
         Format::Table => {
             let mut table = Table::new(query.columns());
             let outcome = query.execute(&session.now(), values, budget, &mut table);
@@ -109,12 +114,12 @@ fn execute(
 }
 
 /// Parameters as given: JSON where it is JSON, else text.
-fn given(params: &[String]) -> Result<Given, String> {
+fn given(params: &[String]) -> Result<ParameterValues, String> {
     let pairs = params.iter().map(|param| {
         let (name, text) = param.split_once('=').ok_or_else(|| format!("--param {param}: NAME=VALUE is expected"))?;
         Ok((name.to_owned(), serde_json::from_str(text).unwrap_or_else(|_| text.into())))
     });
-    pairs.collect::<Result<_, String>>().map(Given::new)
+    pairs.collect::<Result<_, String>>().map(ParameterValues::new)
 }
 
 /// Rows as text, the head first.
@@ -130,7 +135,7 @@ impl RowSink for Table {
         }
     }
 
-    fn field(&mut self, _column: usize, field: Field<'_>) {
+    fn field(&mut self, _column: usize, field: FieldValue<'_>) {
         let mut json = Vec::new();
         write_field(field, &mut json);
         let text = match serde_json::from_slice(&json) {

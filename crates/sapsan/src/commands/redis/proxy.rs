@@ -1,9 +1,9 @@
 //! `sapsan proxy`: several Redis nodes served as one, until SIGTERM or Ctrl-C. SIGHUP has the list of nodes read again.
 
-use crate::cli::{Proxy, ProxyLimits};
+use crate::cli::{LimitArguments, Proxy};
 use crate::console::{Outcome, logging, output, process};
-use proxy::config::{Config, Ejection, Limits, NodeConfig, Password, Spread};
-use proxy::{Address, Running, TlsClient, TlsError, TlsServer, nutcracker};
+use proxy::config::{Ejection, NodeConfig, Password, ProxyConfig, ProxyLimits, Spread};
+use proxy::{Address, CertificateError, RunningProxy, TlsClient, TlsServer, nutcracker};
 use server::{Signal, Termination};
 use std::net::SocketAddr;
 use std::path::Path;
@@ -16,7 +16,7 @@ const DRAIN: Duration = Duration::from_secs(10);
 struct Pool {
     name: Option<String>,
     listen: Vec<Address>,
-    config: Config,
+    config: ProxyConfig,
 }
 
 pub(crate) fn run(arguments: &Proxy) -> Outcome {
@@ -40,7 +40,10 @@ pub(crate) fn run(arguments: &Proxy) -> Outcome {
     end(termination, running)
 }
 
-fn serve_metrics(address: SocketAddr, running: &[(Option<String>, Running)]) -> Result<proxy::MetricsServer, String> {
+fn serve_metrics(
+    address: SocketAddr,
+    running: &[(Option<String>, RunningProxy)],
+) -> Result<proxy::MetricsServer, String> {
     let pools = running.iter().map(|(name, running)| (name.clone(), running.counters().to_vec())).collect();
     let served = proxy::serve_metrics(address, pools);
     let (bound, server) = served.map_err(|error| format!("cannot serve metrics on {address}: {error}"))?;
@@ -53,7 +56,7 @@ fn pools(arguments: &Proxy) -> Result<Vec<Pool>, String> {
     let mut pools = match &arguments.nutcracker {
         Some(file) => nutcracker_pools(file)?,
         None => {
-            let mut config = Config::new(nodes(arguments)?);
+            let mut config = ProxyConfig::new(nodes(arguments)?);
             config.spread = arguments.spread.spread();
             settle_spread(&mut config, arguments)?;
             if config.spread == Spread::Slots {
@@ -73,7 +76,7 @@ fn pools(arguments: &Proxy) -> Result<Vec<Pool>, String> {
 }
 
 /// Takes what some ways of spreading keys alone permit.
-fn settle_spread(config: &mut Config, arguments: &Proxy) -> Result<(), String> {
+fn settle_spread(config: &mut ProxyConfig, arguments: &Proxy) -> Result<(), String> {
     if arguments.eject_after.is_some() && !config.spread.may_eject() {
         return Err("--eject-after: only --hash ketama, modula and random say where the keys go".to_owned());
     }
@@ -120,9 +123,9 @@ impl TlsFiles {
 }
 
 /// The error with the option whose file it is of.
-fn told_of_tls(error: TlsError) -> String {
+fn told_of_tls(error: CertificateError) -> String {
     match error {
-        TlsError::Roots(_) => format!("--tls-client-ca: {error}"),
+        CertificateError::Roots(_) => format!("--tls-client-ca: {error}"),
         _ => format!("--tls-cert, --tls-key: {error}"),
     }
 }
@@ -141,7 +144,7 @@ fn node_tls(arguments: &Proxy) -> Result<Option<TlsClient>, String> {
 
 fn nutcracker_pools(file: &Path) -> Result<Vec<Pool>, String> {
     let pools = nutcracker::parse(&read(file)?).map_err(|problem| format!("{}: {problem}", file.display()))?;
-    let pool = |pool: nutcracker::Pool| {
+    let pool = |pool: nutcracker::NutcrackerPool| {
         for notice in &pool.notices {
             output::notice(format_args!("sapsan: {}: pool {}: {notice}", file.display(), pool.name));
         }
@@ -162,7 +165,7 @@ fn nodes(arguments: &Proxy) -> Result<Vec<NodeConfig>, String> {
 }
 
 /// Puts the arguments that were given in place of defaults, and of what twemproxy's file says.
-fn settle(config: &mut Config, arguments: &Proxy) {
+fn settle(config: &mut ProxyConfig, arguments: &Proxy) {
     let password = |text: &Option<String>| text.clone().map(Password);
     config.password = password(&arguments.password).or(config.password.take());
     config.node_password = password(&arguments.node_password).or(config.node_password.take());
@@ -175,7 +178,7 @@ fn settle(config: &mut Config, arguments: &Proxy) {
     settle_limits(&mut config.limits, &arguments.limits);
 }
 
-fn settle_limits(limits: &mut Limits, given: &ProxyLimits) {
+fn settle_limits(limits: &mut ProxyLimits, given: &LimitArguments) {
     fn take<T: Copy>(place: &mut T, given: Option<T>) {
         *place = given.unwrap_or(*place);
     }
@@ -191,7 +194,7 @@ fn settle_limits(limits: &mut Limits, given: &ProxyLimits) {
 }
 
 /// SIGHUP: reads the nodes and the certificate again. What is wrong is told, and what was in force stays.
-fn reload(arguments: &Proxy, running: &[(Option<String>, Running)]) {
+fn reload(arguments: &Proxy, running: &[(Option<String>, RunningProxy)]) {
     let taken = pools(arguments).and_then(|pools| {
         let files = tls_files(arguments)?;
         for (name, running) in running {
@@ -210,7 +213,7 @@ fn reload(arguments: &Proxy, running: &[(Option<String>, Running)]) {
 }
 
 /// Has the clients answered, then ends. A second signal ends the process at once.
-fn end(termination: Termination, running: Vec<(Option<String>, Running)>) -> Outcome {
+fn end(termination: Termination, running: Vec<(Option<String>, RunningProxy)>) -> Outcome {
     running.iter().for_each(|(_, running)| running.drain(DRAIN));
     std::thread::spawn(move || {
         while termination.wait() == Signal::Hangup {}

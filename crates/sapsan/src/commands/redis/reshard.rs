@@ -3,8 +3,8 @@
 use crate::cli::Reshard as Arguments;
 use crate::console::{Outcome, output, process, progress};
 use proxy::config::{NodeConfig, Spread};
-use proxy::reshard::{Following, Plan, Reshard, Verified};
-use resp::{Endpoint, Settings};
+use proxy::reshard::{CopyPlan, Following, Reshard, Verified};
+use resp::{ClientSettings, Endpoint};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -29,29 +29,29 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
     if arguments.verify { verify(&reshard) } else { Ok(()) }
 }
 
-fn plan(arguments: &Arguments) -> Result<Plan, String> {
+fn plan(arguments: &Arguments) -> Result<CopyPlan, String> {
     let settings = |address: &String| settings(address, arguments.db);
-    let nodes = arguments.nodes.iter().map(settings).collect::<Result<Vec<Settings>, String>>()?;
+    let nodes = arguments.nodes.iter().map(settings).collect::<Result<Vec<ClientSettings>, String>>()?;
     if arguments.spread.spread() == Spread::Slots {
         return Err("--hash slots: a cluster moves its slots itself (redis-cli --cluster reshard)".to_owned());
     }
     let configs = nodes.iter().map(node_config).collect::<Result<Vec<NodeConfig>, String>>()?;
     let placement = arguments.spread.spread().placement(&configs);
-    Ok(Plan { source: settings(&arguments.from)?, nodes, placement, by_type: arguments.by_type })
+    Ok(CopyPlan { source: settings(&arguments.from)?, nodes, placement, by_type: arguments.by_type })
 }
 
 /// The node as the proxy's list would name it.
-fn node_config(node: &Settings) -> Result<NodeConfig, String> {
+fn node_config(node: &ClientSettings) -> Result<NodeConfig, String> {
     match &node.endpoint {
         Endpoint::Tcp { host, port } => proxy::parse_node(&format!("{host}:{port}")),
         Endpoint::Unix(path) => proxy::parse_node(&format!("unix:{}", path.display())),
     }
 }
 
-fn settings(address: &str, database: u32) -> Result<Settings, String> {
+fn settings(address: &str, database: u32) -> Result<ClientSettings, String> {
     let address = if address.contains("://") { address.to_owned() } else { format!("redis://{address}") };
-    let settings = Settings::of(&address).map_err(|error| error.to_string())?;
-    Ok(Settings { database, timeout: TIMEOUT, ..settings })
+    let settings = ClientSettings::of(&address).map_err(|error| error.to_string())?;
+    Ok(ClientSettings { database, timeout: TIMEOUT, ..settings })
 }
 
 /// Set by Ctrl-C and by SIGTERM; a second one ends the process.

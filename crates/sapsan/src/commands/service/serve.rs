@@ -3,7 +3,7 @@
 use crate::cli::Serve;
 use crate::console::{Outcome, logging, output, process};
 use server::config::{AdminListener, ServiceConfig};
-use server::{Running, Signal, Termination};
+use server::{RunningServer, Signal, Termination};
 use std::sync::mpsc::channel;
 use std::time::Duration;
 
@@ -41,7 +41,7 @@ pub(crate) fn run(arguments: &Serve) -> Outcome {
 /// acknowledged is on disk already.
 pub(super) fn end_on_signal(
     termination: Termination,
-    running: Running,
+    running: RunningServer,
     at_cut: impl FnOnce() + Send + 'static,
 ) -> Outcome {
     while termination.wait() == Signal::Hangup {

@@ -12,8 +12,8 @@ pub(crate) fn run(arguments: &Lab) -> Outcome {
     let termination = arguments.serves().then(process::claim_signals).transpose()?;
     let notice = &mut |text: &str| output::notice(format_args!("{text}"));
     let served = match execute(arguments, &mut std::io::stdout().lock(), notice)? {
-        lab::cli::Outcome::Finished => return Ok(()),
-        lab::cli::Outcome::Serving(served) => served,
+        lab::cli::CommandOutcome::Finished => return Ok(()),
+        lab::cli::CommandOutcome::Serving(served) => served,
     };
     output::announce(format_args!("listening on http://{}", served.address()));
     if let Some(termination) = termination {

@@ -1,8 +1,8 @@
 //! `sapsan loadtest`: the load tester's own command, as `loadtest::cli` has it.
 
 use crate::console::Outcome;
-use loadtest::cli::Arguments;
+use loadtest::cli::LoadArguments;
 
-pub(crate) fn run(arguments: &Arguments) -> Outcome {
+pub(crate) fn run(arguments: &LoadArguments) -> Outcome {
     loadtest::cli::run(arguments)
 }

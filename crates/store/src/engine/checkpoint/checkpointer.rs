@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 use super::damage_stop::DamageStop;
 use super::pace::{self, Pacer, Progress};
 use super::pieces::{self, Reached, Walk};
-use crate::base::error::Error;
+use crate::base::error::StoreError;
 use crate::base::fail_stop::{Held, lock};
 use crate::base::key::Version;
 use crate::base::limits::{LOOK_AGAIN, READERS_WAIT_MAX, REST, RETRY_AFTER, RETRY_DAMAGED_AFTER, TICK};
@@ -52,7 +52,7 @@ struct State {
     asked: u64,
     served: u64,
     /// The error of the last attempt; cleared by the next success.
-    failure: Option<Error>,
+    failure: Option<StoreError>,
     /// The attempt could not freeze the active memtable, which says nothing about the merge of a frozen one.
     failed_to_freeze: bool,
     /// Number of attempts, so that a waiting thread can tell a new failure from an old one.
@@ -142,7 +142,7 @@ impl Checkpoints {
 
     /// Whether the last checkpoint failed because the disk is full.
     pub(crate) fn is_full(&self) -> bool {
-        matches!(self.state().failure, Some(Error::Full))
+        matches!(self.state().failure, Some(StoreError::Full))
     }
 
     pub(crate) fn failed(&self) -> u64 {
@@ -151,13 +151,13 @@ impl Checkpoints {
 
     /// Waits until there is no frozen memtable, for a writer whose active one is full. `follow` is called after each
     /// wait: the writer must drop its own old generation, or it would keep freed pages from being reused.
-    pub(crate) fn wait_until_merged(&self, engine: &Engine, mut follow: impl FnMut()) -> Result<(), Error> {
+    pub(crate) fn wait_until_merged(&self, engine: &Engine, mut follow: impl FnMut()) -> Result<(), StoreError> {
         let is_pinned = engine.published.reserve().is_none();
         let mut state = self.state();
         // Only a failure of a new attempt counts, or one that has just happened: after an earlier one the disk may have
         // room by now.
         let tries = state.tries;
-        let is_over = |failure: &Error| matches!(failure, Error::Pinned { .. }) && !is_pinned;
+        let is_over = |failure: &StoreError| matches!(failure, StoreError::Pinned { .. }) && !is_pinned;
         while state.frozen.is_some() {
             engine.check_writable()?;
             if let Some(failure) = state.failure.as_ref().filter(|_| !state.failed_to_freeze)
@@ -176,11 +176,11 @@ impl Checkpoints {
 
 impl Engine {
     /// Returns an error if the store is poisoned or closing.
-    pub(in crate::engine) fn check_writable(&self) -> Result<(), Error> {
+    pub(in crate::engine) fn check_writable(&self) -> Result<(), StoreError> {
         if self.is_poisoned() {
-            return Err(Error::Poisoned);
+            return Err(StoreError::Poisoned);
         }
-        if self.is_closing.load(Ordering::Acquire) { Err(Error::Closed) } else { Ok(()) }
+        if self.is_closing.load(Ordering::Acquire) { Err(StoreError::Closed) } else { Ok(()) }
     }
 
     /// Main loop of the checkpointer.
@@ -202,7 +202,7 @@ impl Engine {
                 }
                 if self.is_poisoned() {
                     state.served = state.asked;
-                    state.failure = Some(Error::Poisoned);
+                    state.failure = Some(StoreError::Poisoned);
                     self.checkpoints.changed.notify_all();
                 }
                 state = self.checkpoints.wait_a_tick(state, TICK);
@@ -247,7 +247,7 @@ impl Engine {
     }
 
     /// Freezes and merges; a memtable that is already frozen is merged first.
-    fn run_checkpoint(&self, asked: u64) -> Result<(), Error> {
+    fn run_checkpoint(&self, asked: u64) -> Result<(), StoreError> {
         let _merging = self.fail_stop.lock(&self.checkpoints.merging, MERGING);
         let mut failed_to_freeze = false;
         let result = self.merge_frozen().and_then(|()| {
@@ -258,19 +258,21 @@ impl Engine {
         state.served = state.served.max(asked);
         state.tries += 1;
         state.last_end = Some(Instant::now());
-        state.failure = result.as_ref().err().map(Error::copy);
+        state.failure = result.as_ref().err().map(StoreError::copy);
         state.failed_to_freeze = failed_to_freeze;
-        if !matches!(result, Err(Error::Closed | Error::Busy | Error::Pinned { .. })) {
+        if !matches!(result, Err(StoreError::Closed | StoreError::Busy | StoreError::Pinned { .. })) {
             self.checkpoints.damage_stop.note(result.as_ref().err().filter(|error| self.is_of_a_page(error)));
         }
         match &result {
             Ok(()) => {
                 self.checkpoints.completed.fetch_add(1, Ordering::Relaxed);
             }
-            Err(Error::Closed) => {}
-            Err(Error::Busy) => tracing::debug!("a checkpoint waits: readers hold the maximum number of memtables"),
+            Err(StoreError::Closed) => {}
+            Err(StoreError::Busy) => {
+                tracing::debug!("a checkpoint waits: readers hold the maximum number of memtables")
+            }
             // Closing interrupts a merge through its pacing. That is no failure: the log is replayed at the next start.
-            Err(Error::Io { source, .. })
+            Err(StoreError::Io { source, .. })
                 if source.kind() == io::ErrorKind::Interrupted && self.is_closing.load(Ordering::Acquire) => {}
             Err(error) => {
                 self.checkpoints.failed.fetch_add(1, Ordering::Relaxed);
@@ -282,16 +284,16 @@ impl Engine {
     }
 
     /// Whether a checkpoint failed because a page of the tree is damaged or unreadable.
-    fn is_of_a_page(&self, error: &Error) -> bool {
+    fn is_of_a_page(&self, error: &StoreError) -> bool {
         match error {
-            Error::Corrupt { .. } => true,
-            Error::Io { source, .. } => source.raw_os_error() == Some(libc::EIO) && self.tree.has_lost_in_map(),
+            StoreError::Corrupt { .. } => true,
+            StoreError::Io { source, .. } => source.raw_os_error() == Some(libc::EIO) && self.tree.has_lost_in_map(),
             _ => false,
         }
     }
 
     /// Steps 2 to 5 of the module's text. Under `merging`.
-    pub(in crate::engine) fn merge_frozen(&self) -> Result<(), Error> {
+    pub(in crate::engine) fn merge_frozen(&self) -> Result<(), StoreError> {
         self.fail_stop.check()?;
         let (frozen, reached) = {
             let state = self.checkpoints.state();
@@ -303,7 +305,7 @@ impl Engine {
         let place = self.reserve_state(READERS_WAIT_MAX)?;
         self.wait_until_visible(frozen.last_version)?;
         if self.options.durability != Durability::Commit {
-            self.log.sync().map_err(Error::Unknown)?;
+            self.log.sync().map_err(StoreError::Unknown)?;
             self.alarm.ring();
         }
         let keys = table.len() as u64;
@@ -340,7 +342,7 @@ impl Engine {
         frozen: Frozen,
         progress: &Progress,
         pacer: &Arc<Mutex<Pacer>>,
-    ) -> Result<Option<Arc<TreeView>>, Error> {
+    ) -> Result<Option<Arc<TreeView>>, StoreError> {
         let before = self.tree.merged_pages();
         let mut tree = self.tree.begin(pace::of_checkpoint(pacer))?;
         let is_last = !walk.merge(&mut tree, most, &|| progress.note(&self.log, &self.throttle))?;
@@ -360,7 +362,7 @@ impl Engine {
 
     /// An empty checkpoint: after it no meta page reaches the pages that the previous checkpoint has freed. False if
     /// another checkpoint is running or about to run, which has the same effect.
-    pub(super) fn checkpoint_nothing(&self) -> Result<bool, Error> {
+    pub(super) fn checkpoint_nothing(&self) -> Result<bool, StoreError> {
         // The checkpoint that freed the pages may be about to end, so wait for one tick. Waiting longer could deadlock:
         // that checkpoint may wait for a writer, and the writer for this call.
         let until = Instant::now() + TICK;
@@ -389,9 +391,9 @@ impl Engine {
         version: u64,
         log_start: LogPosition,
         reaches: u64,
-    ) -> Result<Arc<TreeView>, Error> {
+    ) -> Result<Arc<TreeView>, StoreError> {
         tree.finish_reaching(Version(version), log_start, Version(reaches)).inspect_err(|error| {
-            if let Error::Io { source, .. } = error
+            if let StoreError::Io { source, .. } = error
                 && source.kind() != io::ErrorKind::Interrupted
             {
                 self.poison("sync of the tree", source);
@@ -399,7 +401,7 @@ impl Engine {
         })
     }
 
-    pub(in crate::engine) fn wait_until_visible(&self, version: u64) -> Result<(), Error> {
+    pub(in crate::engine) fn wait_until_visible(&self, version: u64) -> Result<(), StoreError> {
         while self.visible() < version {
             self.check_writable()?;
             // A batch is in flight: tens of microseconds on a good disk.
@@ -409,7 +411,7 @@ impl Engine {
     }
 
     /// Waits for a checkpoint that contains everything visible at the call.
-    pub(crate) fn checkpoint(&self) -> Result<(), Error> {
+    pub(crate) fn checkpoint(&self) -> Result<(), StoreError> {
         let mut state = self.checkpoints.state();
         state.asked += 1;
         let ticket = state.asked;
@@ -422,7 +424,7 @@ impl Engine {
     }
 
     /// Waits for a running merge to end and keeps the next one from starting.
-    pub(crate) fn hold_merging(&self) -> Result<Held<'_, ()>, Error> {
+    pub(crate) fn hold_merging(&self) -> Result<Held<'_, ()>, StoreError> {
         let merging = self.fail_stop.lock(&self.checkpoints.merging, MERGING);
         self.merge_frozen()?;
         Ok(merging)

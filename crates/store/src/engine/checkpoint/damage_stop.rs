@@ -9,7 +9,7 @@ use std::io;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::base::error::Error;
+use crate::base::error::StoreError;
 use crate::base::fail_stop::lock;
 
 /// Appended to the fault of the page.
@@ -20,7 +20,7 @@ const NO_WRITES: &str = "a checkpoint needs this page, so no writes are taken: r
 pub(crate) struct DamageStop {
     is_set: AtomicBool,
     /// The error of the last checkpoint.
-    error: Mutex<Option<Error>>,
+    error: Mutex<Option<StoreError>>,
 }
 
 impl DamageStop {
@@ -32,24 +32,24 @@ impl DamageStop {
 
     /// The error with which writes are refused.
     #[cold]
-    pub(in crate::engine) fn error(&self) -> Error {
+    pub(in crate::engine) fn error(&self) -> StoreError {
         match &*lock(&self.error) {
-            Some(Error::Corrupt { file, offset, what }) => {
-                Error::corrupt(file, *offset, format!("{what}; {NO_WRITES}"))
+            Some(StoreError::Corrupt { file, offset, what }) => {
+                StoreError::corrupt(file, *offset, format!("{what}; {NO_WRITES}"))
             }
-            Some(Error::Io { context, source }) => {
+            Some(StoreError::Io { context, source }) => {
                 let source = io::Error::new(source.kind(), format!("{source}; {NO_WRITES}"));
-                Error::Io { context: context.clone(), source }
+                StoreError::Io { context: context.clone(), source }
             }
             Some(other) => other.copy(),
             // A checkpoint has just succeeded.
-            None => Error::Busy,
+            None => StoreError::Busy,
         }
     }
 
     /// Records the damage that a checkpoint met, or `None`; logs a change of state.
-    pub(super) fn note(&self, damage: Option<&Error>) {
-        *lock(&self.error) = damage.map(Error::copy);
+    pub(super) fn note(&self, damage: Option<&StoreError>) {
+        *lock(&self.error) = damage.map(StoreError::copy);
         match (self.is_set.swap(damage.is_some(), Ordering::AcqRel), damage) {
             (false, Some(error)) => tracing::error!(%error, "a damaged page stops checkpoints: writes are refused"),
             (true, None) => tracing::info!("checkpoints go on: writes are taken again"),

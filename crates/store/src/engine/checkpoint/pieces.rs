@@ -15,11 +15,11 @@
 use std::iter::Peekable;
 use std::ops::Bound;
 
-use crate::base::error::Error;
+use crate::base::error::StoreError;
 use crate::base::key::{TreeId, Version};
 use crate::base::limits::CATALOG;
 use crate::engine::read::catalog;
-use crate::memtable::{self, Cursor, Memtable, Stretch};
+use crate::memtable::{self, Memtable, MemtableCursor, Stretch};
 use crate::tree::{Cut, PAGE_BYTES, TreeWriter};
 
 /// Maximum number of pieces of a checkpoint: each syncs twice, and writes catalog and space map once.
@@ -80,7 +80,12 @@ impl<'m> Walk<'m> {
     ///
     /// All deleted ranges of a tree are applied with its first records: the tree keeps nothing of their content, and
     /// later puts in them come with this piece or a later one.
-    pub(super) fn merge(&mut self, writer: &mut TreeWriter<'_>, most: u64, note: &dyn Fn()) -> Result<bool, Error> {
+    pub(super) fn merge(
+        &mut self,
+        writer: &mut TreeWriter<'_>,
+        most: u64,
+        note: &dyn Fn(),
+    ) -> Result<bool, StoreError> {
         let mut left = most;
         while let Some(&tree) = self.trees.last() {
             let (entries, cuts) = match &mut self.entries {
@@ -115,12 +120,12 @@ impl<'m> Walk<'m> {
 }
 
 /// Merges the whole memtable into the trees.
-pub(in crate::engine) fn merge_all(writer: &mut TreeWriter<'_>, table: &Memtable) -> Result<(), Error> {
+pub(in crate::engine) fn merge_all(writer: &mut TreeWriter<'_>, table: &Memtable) -> Result<(), StoreError> {
     Walk::after(table, None).merge(writer, u64::MAX, &|| {}).map(|_| ())
 }
 
 /// The tree file also holds the names, so that tools can inspect it without the engine.
-pub(in crate::engine) fn name_trees(writer: &mut TreeWriter<'_>, table: &Memtable) -> Result<(), Error> {
+pub(in crate::engine) fn name_trees(writer: &mut TreeWriter<'_>, table: &Memtable) -> Result<(), StoreError> {
     writer.set_name(CATALOG, "names")?;
     let mut entries = Entries::new(table, CATALOG, Bound::Unbounded);
     entries.left = u64::MAX;
@@ -148,7 +153,7 @@ type Change<'m> = (&'m [u8], Option<&'m [u8]>);
 
 /// The newest record of each key of one tree, in order, without those that a range deleted, up to [`Entries::left`] of them.
 struct Entries<'m> {
-    cursor: Cursor<'m>,
+    cursor: MemtableCursor<'m>,
     /// Deleted stretches from the cursor's position on.
     deleted: Peekable<std::vec::IntoIter<Stretch<'m>>>,
     next: Option<Change<'m>>,
@@ -168,7 +173,7 @@ impl<'m> Entries<'m> {
     }
 
     /// This record, or the first one after it that no range deleted.
-    fn undeleted(&mut self, mut entry: Option<memtable::Entry<'m>>) -> Option<Change<'m>> {
+    fn undeleted(&mut self, mut entry: Option<memtable::CursorEntry<'m>>) -> Option<Change<'m>> {
         while let Some(found) = entry {
             if !self.is_deleted(found.key, found.version) {
                 return Some((found.key, found.value));

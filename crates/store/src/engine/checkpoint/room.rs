@@ -22,7 +22,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use super::pieces;
-use crate::base::error::Error;
+use crate::base::error::StoreError;
 use crate::base::fail_stop::lock;
 use crate::base::limits::TICK;
 use crate::engine::Engine;
@@ -148,7 +148,7 @@ struct State {
     /// The pending request: pages in all, and in runs.
     asked: Option<(u64, Runs)>,
     /// The error of the last request.
-    failure: Option<Error>,
+    failure: Option<StoreError>,
     /// A request that failed only for want of runs: other writes are accepted.
     failed_runs: Option<Runs>,
     /// The granted pages are in the file, not only free on the disk.
@@ -204,7 +204,7 @@ impl Room {
     }
 
     /// Waits until the thread grants this need of the active memtable, or fails. After a failure returns without waiting.
-    pub(crate) fn ask(&self, active_pages: u64, active_runs: Runs, engine: &Engine) -> Result<(), Error> {
+    pub(crate) fn ask(&self, active_pages: u64, active_runs: Runs, engine: &Engine) -> Result<(), StoreError> {
         let mut state = self.state();
         loop {
             if self.covers(active_pages, active_runs) {
@@ -216,7 +216,7 @@ impl Room {
                 return Err(failure.copy());
             }
             if state.failed_runs.is_some_and(|failed| runs.covers(failed)) {
-                return Err(Error::Full);
+                return Err(StoreError::Full);
             }
             engine.check_writable()?;
             if state.asked.replace((total, runs)).is_none() {
@@ -297,7 +297,7 @@ impl Engine {
 
     /// Grants `pages` in all: from free disk space if that is ample, else from pages reserved in the file. False if the
     /// pages exist, but not all of `runs`.
-    fn provide(&self, pages: u64, runs: Runs) -> Result<bool, Error> {
+    fn provide(&self, pages: u64, runs: Runs) -> Result<bool, StoreError> {
         let free_bytes = self.disk.free_bytes().unwrap_or(None).unwrap_or(0);
         let wanted = pages + AHEAD_AMPLE_PAGES;
         if is_ample(free_bytes, pages) {
@@ -329,13 +329,13 @@ impl Engine {
         let lacking_runs = u64::from(runs.pages - promised.runs);
         match u64::from(promised.pages) + lacking_runs >= pages {
             true => Ok(lacking_runs == 0),
-            false => Err(Error::Full),
+            false => Err(StoreError::Full),
         }
     }
 
     /// Runs an empty checkpoint if freed pages wait only for the next checkpoint, and if `available` pages are enough
     /// for one beside the current need. False if there is nothing to free.
-    fn free_waiting(&self, available: u32) -> Result<bool, Error> {
+    fn free_waiting(&self, available: u32) -> Result<bool, StoreError> {
         let cost = FIXED_PAGES + u64::from(self.tree.live_pages()) / PAGES_PER_MAP_PAGE;
         let (needed, _) = self.room.needed();
         // An empty checkpoint frees as many pages as it writes.
@@ -388,7 +388,7 @@ fn in_pages(number: u64) -> u32 {
     u32::try_from(number).unwrap_or(u32::MAX)
 }
 
-fn tell(failure: Option<&Error>) {
+fn tell(failure: Option<&StoreError>) {
     match failure {
         Some(error) => tracing::error!(%error, "writes are refused until the disk has room for their checkpoint"),
         None => tracing::info!("the disk has room again: writes are taken"),

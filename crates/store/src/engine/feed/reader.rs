@@ -10,7 +10,7 @@
 //! - Each transaction is delivered once, whole, and none is left out. Only changes that would survive a crash are
 //!   delivered: with a durability that syncs later, changes are delivered later.
 //! - A reader of changes retains neither log segments nor pages, and no commit waits for it. If the segments that it
-//!   needs are recycled before it reads them, it gets [`Error::Gone`].
+//!   needs are recycled before it reads them, it gets [`StoreError::Gone`].
 //! - The content of a bulk build or a large transaction is not in the log. Its version contains a [`Change::Reset`] for
 //!   each tree concerned: the reader must read the tree again from a snapshot. A load that fails at the last moment
 //!   also resets its trees, although nothing has changed.
@@ -22,7 +22,7 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::alarm::Wake;
-use crate::base::error::Error;
+use crate::base::error::StoreError;
 use crate::base::fail_stop::lock;
 use crate::base::key::{TreeId, Version};
 use crate::engine::Engine;
@@ -122,13 +122,13 @@ pub struct ChangeReader {
 }
 
 impl ChangeReader {
-    pub(crate) fn new(engine: &Arc<Engine>, since: Version) -> Result<ChangeReader, Error> {
+    pub(crate) fn new(engine: &Arc<Engine>, since: Version) -> Result<ChangeReader, StoreError> {
         let newest = engine.visible();
         if since.0 > newest {
-            return Err(Error::Ahead { newest: Version(newest) });
+            return Err(StoreError::Ahead { newest: Version(newest) });
         }
         let follower = engine.follow(since.0)?;
-        let seat = engine.alarm.register().ok_or(Error::Busy)?;
+        let seat = engine.alarm.register().ok_or(StoreError::Busy)?;
         Ok(ChangeReader {
             engine: Arc::clone(engine),
             seat,
@@ -153,7 +153,7 @@ impl ChangeReader {
 
     /// The next transaction; `None` if there is none yet. An error is permanent: every further call returns it again.
     #[allow(clippy::should_implement_trait, reason = "an iterator cannot lend what it gives")]
-    pub fn next(&mut self) -> Result<Option<Changeset<'_>>, Error> {
+    pub fn next(&mut self) -> Result<Option<Changeset<'_>>, StoreError> {
         while self.cursor.is_at_end() {
             if self.version < self.engine.changes_shown() {
                 self.read_batch()?;
@@ -165,9 +165,9 @@ impl ChangeReader {
             if self.version < self.engine.changes_shown() {
                 continue;
             }
-            return if self.engine.is_closed() { Err(Error::Closed) } else { Ok(None) };
+            return if self.engine.is_closed() { Err(StoreError::Closed) } else { Ok(None) };
         }
-        let batch = self.follower.batch().ok_or(Error::Closed)?;
+        let batch = self.follower.batch().ok_or(StoreError::Closed)?;
         let mut cursor = self.cursor;
         let changeset = match cursor.next(&batch) {
             Some(Ok((version, operations))) => Changeset::of(version, operations.logged()),
@@ -177,7 +177,7 @@ impl ChangeReader {
         // The cursor moves only past a valid transaction, so that a repeated call skips nothing.
         let changeset = changeset.map_err(|what| {
             let (file, offset) = self.follower.batch_place();
-            Error::corrupt(&file, offset, what)
+            StoreError::corrupt(&file, offset, what)
         })?;
         self.cursor = cursor;
         self.version = changeset.version;
@@ -185,7 +185,7 @@ impl ChangeReader {
     }
 
     /// Waits until there is something to read; false after the timeout.
-    pub fn wait(&mut self, time: Duration) -> Result<bool, Error> {
+    pub fn wait(&mut self, time: Duration) -> Result<bool, StoreError> {
         let until = Instant::now().checked_add(time);
         let ring: Wake = {
             let bell = Arc::clone(&self.bell);
@@ -198,7 +198,7 @@ impl ChangeReader {
                 return Ok(true);
             }
             if self.engine.is_closed() {
-                return Err(Error::Closed);
+                return Err(StoreError::Closed);
             }
             if !self.bell.wait(until) {
                 return Ok(false);
@@ -207,7 +207,7 @@ impl ChangeReader {
     }
 
     /// Reads the next batch. If it holds versions not yet delivered, the cursor then stands before the first of them.
-    fn read_batch(&mut self) -> Result<(), Error> {
+    fn read_batch(&mut self) -> Result<(), StoreError> {
         self.follower.advance(self.version, self.engine.log_end())?;
         let Some(batch) = self.follower.batch() else { return Ok(()) };
         let (first, last) = versions(&batch);
@@ -216,13 +216,13 @@ impl ChangeReader {
         }
         if first > self.version + 1 {
             // The log of an older build says nothing about bulk loads.
-            return Err(Error::Gone { oldest: Version(first - 1) });
+            return Err(StoreError::Gone { oldest: Version(first - 1) });
         }
         let mut cursor = TransactionCursor::of(&batch);
         for _ in first..=self.version {
             if !matches!(cursor.next(&batch), Some(Ok(_))) {
                 let (file, offset) = self.follower.batch_place();
-                return Err(Error::corrupt(&file, offset, "transaction length"));
+                return Err(StoreError::corrupt(&file, offset, "transaction length"));
             }
         }
         self.cursor = cursor;

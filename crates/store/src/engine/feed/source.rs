@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering;
 
-use crate::base::error::Error;
+use crate::base::error::StoreError;
 use crate::base::key::Version;
 use crate::engine::Engine;
 use crate::log::{Follower, WrittenEnd};
@@ -16,8 +16,8 @@ impl Engine {
     }
 
     /// A reader of the log, starting at the last recorded position not above this version.
-    pub(crate) fn follow(&self, version: u64) -> Result<Follower, Error> {
-        self.log.follow(version).map_err(|oldest| Error::Gone { oldest: Version(oldest) })
+    pub(crate) fn follow(&self, version: u64) -> Result<Follower, StoreError> {
+        self.log.follow(version).map_err(|oldest| StoreError::Gone { oldest: Version(oldest) })
     }
 
     pub(crate) fn log_end(&self) -> WrittenEnd {

@@ -5,7 +5,7 @@ use std::io;
 use std::path::Path;
 
 use super::folder::{FolderLock, lock};
-use crate::base::error::Error;
+use crate::base::error::StoreError;
 use crate::base::limits::{LOCK_NAME, TREE_NAME};
 use crate::disk::{Disk, SystemDisk};
 
@@ -15,28 +15,28 @@ pub(crate) fn is_store(dir: &Path) -> bool {
 }
 
 /// Returns an error if the folder holds no store.
-pub(crate) fn refuse_unless_store(dir: &Path) -> Result<(), Error> {
+pub(crate) fn refuse_unless_store(dir: &Path) -> Result<(), StoreError> {
     if is_store(dir) {
         return Ok(());
     }
     let source = io::Error::new(io::ErrorKind::NotFound, "no store in this folder");
-    Err(Error::io(format!("open {}", dir.display()), source))
+    Err(StoreError::io(format!("open {}", dir.display()), source))
 }
 
 /// A folder as a disk; created if missing.
-pub(crate) fn open_disk(dir: &Path) -> Result<SystemDisk, Error> {
-    SystemDisk::new(dir).map_err(|error| Error::io(format!("make the directory {}", dir.display()), error))
+pub(crate) fn open_disk(dir: &Path) -> Result<SystemDisk, StoreError> {
+    SystemDisk::new(dir).map_err(|error| StoreError::io(format!("make the directory {}", dir.display()), error))
 }
 
 /// Keeps other processes from opening the source. A source that was never opened has no lock file, and none is created.
 /// In this case, and on a read-only file system, the tree file itself is locked.
-pub(crate) fn lock_source(from: &dyn Disk) -> Result<FolderLock, Error> {
-    let names = from.list().map_err(|error| Error::io("list the store's files", error))?;
+pub(crate) fn lock_source(from: &dyn Disk) -> Result<FolderLock, StoreError> {
+    let names = from.list().map_err(|error| StoreError::io("list the store's files", error))?;
     if !names.iter().any(|name| name == LOCK_NAME) {
         return FolderLock::of_tree(from);
     }
     match lock(from) {
-        Err(Error::Io { source, .. })
+        Err(StoreError::Io { source, .. })
             if matches!(source.kind(), io::ErrorKind::ReadOnlyFilesystem | io::ErrorKind::PermissionDenied) =>
         {
             FolderLock::of_tree(from)

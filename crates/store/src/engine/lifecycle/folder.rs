@@ -10,7 +10,7 @@
 
 use std::io;
 
-use crate::base::error::Error;
+use crate::base::error::StoreError;
 use crate::base::limits::{LOCK_NAME, TREE_NAME};
 use crate::disk::{DirectoryLock, Disk};
 use crate::log;
@@ -27,7 +27,7 @@ pub(crate) struct Unfinished<'d> {
 
 impl<'d> Unfinished<'d> {
     /// Step 1.
-    pub(crate) fn begin(disk: &'d dyn Disk) -> Result<Unfinished<'d>, Error> {
+    pub(crate) fn begin(disk: &'d dyn Disk) -> Result<Unfinished<'d>, StoreError> {
         // Checked before the lock file is created, so that a folder of another program stays unchanged.
         refuse_unless_empty(disk)?;
         let lock = lock(disk)?;
@@ -37,8 +37,8 @@ impl<'d> Unfinished<'d> {
     }
 
     /// Step 4.
-    pub(crate) fn finish(mut self) -> Result<(), Error> {
-        let context = |error| Error::io(format!("rename {PART_NAME}"), error);
+    pub(crate) fn finish(mut self) -> Result<(), StoreError> {
+        let context = |error| StoreError::io(format!("rename {PART_NAME}"), error);
         self.disk.sync_dir().map_err(context)?;
         self.disk.rename(PART_NAME, TREE_NAME).map_err(context)?;
         self.is_finished = true;
@@ -65,7 +65,7 @@ pub(crate) struct FolderLock {
 
 impl FolderLock {
     /// For a store that is only read: locks the tree file alone.
-    pub(crate) fn of_tree(disk: &dyn Disk) -> Result<FolderLock, Error> {
+    pub(crate) fn of_tree(disk: &dyn Disk) -> Result<FolderLock, StoreError> {
         let mut lock = FolderLock { _directory: None, tree: None };
         lock.hold_tree(disk)?;
         Ok(lock)
@@ -77,7 +77,7 @@ impl FolderLock {
     }
 
     /// Locks the tree file if there is one.
-    pub(crate) fn hold_tree(&mut self, disk: &dyn Disk) -> Result<(), Error> {
+    pub(crate) fn hold_tree(&mut self, disk: &dyn Disk) -> Result<(), StoreError> {
         if self.tree.is_none() {
             self.tree = disk.lock_file(TREE_NAME).map_err(|error| refused(TREE_NAME, error))?;
         }
@@ -85,20 +85,20 @@ impl FolderLock {
     }
 }
 
-pub(crate) fn lock(disk: &dyn Disk) -> Result<FolderLock, Error> {
+pub(crate) fn lock(disk: &dyn Disk) -> Result<FolderLock, StoreError> {
     let directory = disk.lock(LOCK_NAME).map_err(|error| refused(LOCK_NAME, error))?;
     Ok(FolderLock { _directory: Some(directory), ..FolderLock::of_tree(disk)? })
 }
 
-fn refused(name: &str, error: io::Error) -> Error {
+fn refused(name: &str, error: io::Error) -> StoreError {
     match error.kind() {
-        io::ErrorKind::WouldBlock => Error::Locked,
-        _ => Error::io(format!("lock the directory by its file `{name}`"), error),
+        io::ErrorKind::WouldBlock => StoreError::Locked,
+        _ => StoreError::io(format!("lock the directory by its file `{name}`"), error),
     }
 }
 
-fn names(disk: &dyn Disk) -> Result<Vec<String>, Error> {
-    disk.list().map_err(|error| Error::io("list the directory", error))
+fn names(disk: &dyn Disk) -> Result<Vec<String>, StoreError> {
+    disk.list().map_err(|error| StoreError::io("list the directory", error))
 }
 
 fn is_part(name: &str) -> bool {
@@ -106,7 +106,7 @@ fn is_part(name: &str) -> bool {
 }
 
 /// Returns an error unless the folder is empty or holds the remains of an unfinished copy.
-fn refuse_unless_empty(disk: &dyn Disk) -> Result<(), Error> {
+fn refuse_unless_empty(disk: &dyn Disk) -> Result<(), StoreError> {
     let names = names(disk)?;
     let is_unfinished = names.iter().any(|name| is_part(name));
     let is_ours = |name: &String| name == LOCK_NAME || is_unfinished && (is_part(name) || log::is_segment(name));
@@ -115,12 +115,12 @@ fn refuse_unless_empty(disk: &dyn Disk) -> Result<(), Error> {
     }
     let told = "the folder is not empty; name one that is empty, or that is not there yet";
     let source = io::Error::new(io::ErrorKind::DirectoryNotEmpty, told);
-    Err(Error::Io { context: "make a data folder".to_string(), source })
+    Err(StoreError::Io { context: "make a data folder".to_string(), source })
 }
 
 /// The file that marks the folder as unfinished is removed last.
-fn remove_remains(disk: &dyn Disk) -> Result<(), Error> {
-    let context = |error| Error::io("remove an unfinished copy", error);
+fn remove_remains(disk: &dyn Disk) -> Result<(), StoreError> {
+    let context = |error| StoreError::io("remove an unfinished copy", error);
     let names = names(disk)?;
     if !names.iter().any(|name| is_part(name)) {
         return Ok(());
@@ -133,8 +133,8 @@ fn remove_remains(disk: &dyn Disk) -> Result<(), Error> {
 }
 
 /// Removes the unfinished tree file beside a whole one.
-pub(crate) fn remove_part(disk: &dyn Disk) -> Result<(), Error> {
-    let context = |error| Error::io("remove an unfinished copy", error);
+pub(crate) fn remove_part(disk: &dyn Disk) -> Result<(), StoreError> {
+    let context = |error| StoreError::io("remove an unfinished copy", error);
     let parts: Vec<String> = names(disk)?.into_iter().filter(|name| is_part(name)).collect();
     if parts.is_empty() {
         return Ok(());
@@ -146,10 +146,10 @@ pub(crate) fn remove_part(disk: &dyn Disk) -> Result<(), Error> {
 }
 
 /// Returns an error for a folder that has no tree file but an unfinished copy.
-pub(crate) fn refuse_unfinished(disk: &dyn Disk) -> Result<(), Error> {
+pub(crate) fn refuse_unfinished(disk: &dyn Disk) -> Result<(), StoreError> {
     if names(disk)?.iter().any(|name| is_part(name)) {
         let what = "a backup or restore into this folder did not come to its end: do it again, or empty the folder";
-        return Err(Error::corrupt(PART_NAME, 0, what));
+        return Err(StoreError::corrupt(PART_NAME, 0, what));
     }
     Ok(())
 }

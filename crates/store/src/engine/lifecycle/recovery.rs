@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 use super::folder::{self, FolderLock};
-use crate::base::error::Error;
+use crate::base::error::StoreError;
 use crate::base::fail_stop::FailStop;
 use crate::base::key::Version;
 use crate::base::limits::{COMMIT_SLOTS, TREE_NAME};
@@ -19,7 +19,7 @@ use crate::engine::Engine;
 use crate::engine::checkpoint::checkpointer::Checkpoints;
 use crate::engine::checkpoint::pieces::merge_all;
 use crate::engine::checkpoint::room::{Need, Room};
-use crate::engine::options::{Durability, Options};
+use crate::engine::options::{Durability, StoreOptions};
 use crate::engine::read::view::Generation;
 use crate::engine::stats::{Counters, Recovery};
 use crate::engine::write::fold_results::Folds;
@@ -33,7 +33,7 @@ use crate::tree::{Meta, Opening, TreeFile};
 
 impl Engine {
     /// Opens or creates the store on a disk.
-    pub(crate) fn open(disk: Arc<dyn Disk>, options: Options) -> Result<(Engine, Recovery), Error> {
+    pub(crate) fn open(disk: Arc<dyn Disk>, options: StoreOptions) -> Result<(Engine, Recovery), StoreError> {
         let began = Instant::now();
         options.check()?;
         let mut lock = folder::lock(&*disk)?;
@@ -131,15 +131,15 @@ impl Engine {
     }
 }
 
-fn has_tree(disk: &dyn Disk) -> Result<bool, Error> {
-    let names = disk.list().map_err(|error| Error::io("list the store's directory", error))?;
+fn has_tree(disk: &dyn Disk) -> Result<bool, StoreError> {
+    let names = disk.list().map_err(|error| StoreError::io("list the store's directory", error))?;
     Ok(names.iter().any(|name| name == TREE_NAME))
 }
 
 /// Creates a new store: the log first, then the tree file, whose name makes the store exist.
-fn create(disk: &Arc<dyn Disk>, settings: LogSettings) -> Result<(), Error> {
+fn create(disk: &Arc<dyn Disk>, settings: LogSettings) -> Result<(), StoreError> {
     if log::holds_data(&**disk)? {
-        return Err(Error::corrupt(TREE_NAME, 0, "the tree file is gone, and the log holds data"));
+        return Err(StoreError::corrupt(TREE_NAME, 0, "the tree file is gone, and the log holds data"));
     }
     let (log, tail) = Log::create(Arc::clone(disk), settings)?;
     let start = tail.position();
@@ -151,7 +151,7 @@ fn create(disk: &Arc<dyn Disk>, settings: LogSettings) -> Result<(), Error> {
 
 /// The sync of a new tree file's name may have failed, and the kernel reports that only once: a later process that sees the name
 /// cannot know that a power failure would remove it. So until the log holds transactions each start creates the file again.
-fn name_again(disk: &dyn Disk, options: &Options, lock: &mut FolderLock) -> Result<(), Error> {
+fn name_again(disk: &dyn Disk, options: &StoreOptions, lock: &mut FolderLock) -> Result<(), StoreError> {
     let Some((version, log_start)) = TreeFile::open(disk, TREE_NAME, options.map_bytes)?.made_for() else {
         return Ok(());
     };
@@ -166,23 +166,23 @@ fn name_again(disk: &dyn Disk, options: &Options, lock: &mut FolderLock) -> Resu
 /// ignored: the older state alone would be old data taken for new. Also returns the fault of a damaged one.
 fn open_tree(
     disk: &dyn Disk,
-    options: &Options,
+    options: &StoreOptions,
     fail_stop: &Arc<FailStop>,
-) -> Result<(TreeFile, Option<Error>), Error> {
+) -> Result<(TreeFile, Option<StoreError>), StoreError> {
     let mut opening = TreeFile::open(disk, TREE_NAME, options.map_bytes)?;
     let fits = || opening.bytes() <= crate::disk::memory_bytes() / 2;
     if !options.read_ahead.unwrap_or_else(fits) {
         opening.read_alone()?;
     }
-    let exist: Result<Vec<bool>, Error> =
+    let exist: Result<Vec<bool>, StoreError> =
         opening.metas().map(|meta| log::start_exists(disk, &meta.log_start)).collect();
     let usable = exist?.into_iter().position(|exists| exists);
-    let fault = opening.fault().map(Error::copy);
+    let fault = opening.fault().map(StoreError::copy);
     if let Some(fault) = &fault {
         tracing::warn!(%fault, "one of the two meta pages is damaged; going on from the other");
     }
     let Some(index) = usable else {
-        return Err(Error::corrupt(TREE_NAME, 0, "no meta page whose log start exists"));
+        return Err(StoreError::corrupt(TREE_NAME, 0, "no meta page whose log start exists"));
     };
     if let Some(newest) = opening.metas().next().filter(|_| index > 0) {
         refuse_lost_versions(disk, &opening, index, newest)?;
@@ -191,7 +191,7 @@ fn open_tree(
 }
 
 /// The log of the older state must reach at least the newer meta page's version.
-fn refuse_lost_versions(disk: &dyn Disk, opening: &Opening, index: usize, newest: &Meta) -> Result<(), Error> {
+fn refuse_lost_versions(disk: &dyn Disk, opening: &Opening, index: usize, newest: &Meta) -> Result<(), StoreError> {
     let Some(older) = opening.metas().nth(index) else { return Ok(()) };
     let mut last = older.version.0;
     log::replay(disk, &older.log_start, &mut |_, batch| {
@@ -218,7 +218,7 @@ struct Replay<'t> {
 }
 
 impl<'t> Replay<'t> {
-    fn new(tree: &'t TreeFile, memtable_bytes: usize) -> Result<Replay<'t>, Error> {
+    fn new(tree: &'t TreeFile, memtable_bytes: usize) -> Result<Replay<'t>, StoreError> {
         let (_, active) = new_memtable(memtable_bytes)?;
         let last_version = tree.view().meta().version.0;
         let (need, frozen_need) = (Need::default(), Need::default());
@@ -235,8 +235,8 @@ impl<'t> Replay<'t> {
         })
     }
 
-    fn take(&mut self, at: &LogPosition, batch: &Batch<'_>) -> Result<(), Error> {
-        let damage = |what| Error::corrupt(&log::segment_name(at.segment), u64::from(at.offset), what);
+    fn take(&mut self, at: &LogPosition, batch: &Batch<'_>) -> Result<(), StoreError> {
+        let damage = |what| StoreError::corrupt(&log::segment_name(at.segment), u64::from(at.offset), what);
         if !self.is_meta_whole && self.missing_build == Some(batch.epoch()) {
             // A later batch of the same epoch proves that the build was complete: after its announcement nothing is logged
             // until it is in the tree file or abandoned, and after a crash the epoch differs. So the damaged meta page had
@@ -263,7 +263,7 @@ impl<'t> Replay<'t> {
                 if let Err(Full) = put_into(&mut self.active, version, &operation) {
                     self.rotate(at)?;
                     let inserted = put_into(&mut self.active, version, &operation);
-                    inserted.map_err(|Full| Error::Limit {
+                    inserted.map_err(|Full| StoreError::Limit {
                         what: "entry for the memtable",
                         limit: self.memtable_bytes as u64,
                     })?;
@@ -281,7 +281,7 @@ impl<'t> Replay<'t> {
 
     /// Freezes the full memtable, which may end inside a transaction. That is safe: no reader sees its merge before
     /// both memtables exist, and a replay from `at` repeats the whole batch.
-    fn rotate(&mut self, at: &LogPosition) -> Result<(), Error> {
+    fn rotate(&mut self, at: &LogPosition) -> Result<(), StoreError> {
         if let Some((table, version, log_start)) = self.frozen.take() {
             let mut writer = self.tree.begin(Box::new(|_, _, _| Ok(())))?;
             merge_all(&mut writer, &table)?;
@@ -303,7 +303,7 @@ mod tests {
     use crate::log::{BEGINNING, BatchBuilder, Edit};
 
     /// Replays batches of one transaction each, on a tree with all versions up to `in_tree`.
-    fn replay(in_tree: u64, versions: &[u64]) -> Result<u64, Error> {
+    fn replay(in_tree: u64, versions: &[u64]) -> Result<u64, StoreError> {
         let disk = MemoryDisk::new(64 << 10);
         TreeFile::create(&disk, TREE_NAME, Version(in_tree), BEGINNING)?;
         let tree = TreeFile::open(&disk, TREE_NAME, 1 << 20)?.choose(0)?;
@@ -327,7 +327,7 @@ mod tests {
         for versions in [&[9][..], &[8, 10]] {
             let error = replay(7, versions).unwrap_err();
             assert!(
-                matches!(&error, Error::Corrupt { .. }) && error.to_string().contains("neither the log"),
+                matches!(&error, StoreError::Corrupt { .. }) && error.to_string().contains("neither the log"),
                 "{error}"
             );
         }

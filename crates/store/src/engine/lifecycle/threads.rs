@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
-use crate::base::error::Error;
+use crate::base::error::StoreError;
 use crate::base::limits::COMMITTERS;
 use crate::engine::Engine;
 use crate::engine::options::Durability;
@@ -17,7 +17,7 @@ pub(crate) struct Running {
 
 impl Running {
     /// Starts the threads of an opened store.
-    pub(crate) fn start(engine: Engine) -> Result<Running, Error> {
+    pub(crate) fn start(engine: Engine) -> Result<Running, StoreError> {
         let mut running = Running { engine: Arc::new(engine), committers: Vec::new(), others: Vec::new() };
         for _ in 0..COMMITTERS {
             let thread = running.spawn("store-commit", Engine::run_committer)?;
@@ -38,7 +38,11 @@ impl Running {
         &self.engine
     }
 
-    fn spawn(&self, name: &'static str, life: impl FnOnce(&Engine) + Send + 'static) -> Result<JoinHandle<()>, Error> {
+    fn spawn(
+        &self,
+        name: &'static str,
+        life: impl FnOnce(&Engine) + Send + 'static,
+    ) -> Result<JoinHandle<()>, StoreError> {
         let engine = Arc::clone(&self.engine);
         std::thread::Builder::new()
             .name(name.to_string())
@@ -47,7 +51,7 @@ impl Running {
                 let _watch = engine.fail_stop.watch(name);
                 life(&engine);
             })
-            .map_err(|error| Error::io(format!("start thread {name}"), error))
+            .map_err(|error| StoreError::io(format!("start thread {name}"), error))
     }
 }
 

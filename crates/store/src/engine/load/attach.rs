@@ -6,10 +6,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use crate::base::error::Error;
+use crate::base::error::StoreError;
 use crate::base::key::{Direction, KeyRange, TreeId, Version};
 use crate::base::limits::READERS_WAIT_MAX;
-use crate::base::readers::Place;
+use crate::base::readers::Reservation;
 use crate::disk::DIRECT_ALIGN;
 use crate::engine::Engine;
 use crate::engine::checkpoint::pace;
@@ -29,9 +29,9 @@ impl Engine {
         &self,
         builds: Vec<(TreeId, BulkRoot)>,
         rows: &[(TreeId, Vec<u8>, Vec<u8>)],
-    ) -> Result<Commit, Error> {
+    ) -> Result<Commit, StoreError> {
         if rows.len() > ROWS_MAX {
-            return Err(Error::Limit { what: "rows with an attachment", limit: ROWS_MAX as u64 });
+            return Err(StoreError::Limit { what: "rows with an attachment", limit: ROWS_MAX as u64 });
         }
         let _merging = self.hold_merging()?;
         // Before the writer's lock, so that no other thread waits for these readers.
@@ -64,7 +64,7 @@ impl Engine {
     /// It is logged before the meta page that makes the trees visible, and replay skips it. A crash between the two
     /// makes readers reset trees that have not changed; in the other order they would miss a load. For the same reason
     /// the rows put with the builds are not in it; their trees are reset too.
-    pub(super) fn log_loaded(&self, writer: &mut Writer, trees: &BTreeSet<TreeId>) -> Result<u64, Error> {
+    pub(super) fn log_loaded(&self, writer: &mut Writer, trees: &BTreeSet<TreeId>) -> Result<u64, StoreError> {
         let version = writer.next_version;
         let mut builder = BatchBuilder::new(DIRECT_ALIGN);
         builder.restart(version);
@@ -76,7 +76,7 @@ impl Engine {
             self.log.roll(&mut writer.tail)?;
         }
         if writer.tail.room() < len {
-            return Err(Error::Limit {
+            return Err(StoreError::Limit {
                 what: "trees of one attachment (log_segment_bytes)",
                 limit: writer.tail.room(),
             });
@@ -85,7 +85,7 @@ impl Engine {
         let sealed = self.log.seal(&mut writer.tail, &mut builder);
         self.log.write(&sealed).and_then(|()| self.log.sync()).map_err(|error| {
             self.poison("writing to the log", &error);
-            Error::Unknown(error)
+            StoreError::Unknown(error)
         })?;
         Ok(version)
     }
@@ -97,8 +97,8 @@ impl Engine {
         writer: &mut Writer,
         builds: Vec<(TreeId, BulkRoot)>,
         rows: &[(TreeId, Vec<u8>, Vec<u8>)],
-        place: Place<'_, Generation>,
-    ) -> Result<(), Error> {
+        place: Reservation<'_, Generation>,
+    ) -> Result<(), StoreError> {
         let mut tree = self.tree.begin(pace::unhindered(Arc::clone(&self.is_closing)))?;
         if let Some(table) = &writer.generation.frozen {
             merge_all(&mut tree, table)?;
@@ -112,7 +112,7 @@ impl Engine {
         let log_start = writer.tail.position();
         let view = self.finish(tree, version, log_start, version).map_err(|error| match error {
             // The meta page may have reached the disk; then the whole load exists after reopening.
-            Error::Io { source, .. } if self.is_poisoned() => Error::Unknown(source),
+            StoreError::Io { source, .. } if self.is_poisoned() => StoreError::Unknown(source),
             other => other,
         })?;
         self.publish(place, |generation| {
@@ -127,7 +127,7 @@ impl Engine {
         Ok(())
     }
 
-    fn refuse_unless_empty(&self, generation: &Generation, version: u64, tree: TreeId) -> Result<(), Error> {
+    fn refuse_unless_empty(&self, generation: &Generation, version: u64, tree: TreeId) -> Result<(), StoreError> {
         let mut is_empty = true;
         View { generation, version }.scan(tree, KeyRange::ALL, Direction::Forward, &mut |_, _| {
             is_empty = false;
@@ -136,7 +136,7 @@ impl Engine {
         if is_empty {
             Ok(())
         } else {
-            Err(Error::Limit { what: "entries of a tree that a build is attached to", limit: 0 })
+            Err(StoreError::Limit { what: "entries of a tree that a build is attached to", limit: 0 })
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::base::error::Error;
+use crate::base::error::StoreError;
 use crate::engine::Engine;
 use crate::tree::{BulkBuilder, BulkCursor, BulkRoot};
 
@@ -16,7 +16,7 @@ pub struct BulkTree {
 
 impl BulkTree {
     /// Adds the next entry; keys must rise strictly.
-    pub fn push(&mut self, key: &[u8], value: &[u8]) -> Result<(), Error> {
+    pub fn push(&mut self, key: &[u8], value: &[u8]) -> Result<(), StoreError> {
         self.builder.push(key, value)
     }
 
@@ -36,7 +36,7 @@ pub struct BulkEntries {
 
 impl BulkTree {
     /// Ends the build and makes it readable.
-    pub fn into_entries(self) -> Result<BulkEntries, Error> {
+    pub fn into_entries(self) -> Result<BulkEntries, StoreError> {
         let root = self.builder.finish()?;
         Ok(BulkEntries { root, _engine: self.engine })
     }
@@ -44,7 +44,7 @@ impl BulkTree {
 
 impl BulkEntries {
     /// The entries in key order.
-    pub fn read(&self) -> Result<BulkCursor<'_>, Error> {
+    pub fn read(&self) -> Result<BulkCursor<'_>, StoreError> {
         self.root.read()
     }
 }

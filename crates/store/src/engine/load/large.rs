@@ -5,13 +5,13 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use super::watching::{Armed, Changed};
-use crate::base::error::Error;
+use crate::base::error::StoreError;
 use crate::base::key::{Direction, KeyRange, TreeId, Version, Visit};
 use crate::base::limits::check_limits;
 use crate::engine::Engine;
-use crate::engine::read::snapshot::Snapshot;
+use crate::engine::read::snapshot::StoreSnapshot;
 use crate::engine::write::transaction::{Abort, Commit};
-use crate::memtable::{Cursor, Lookup, Memtable, MemtableWriter};
+use crate::memtable::{Lookup, Memtable, MemtableCursor, MemtableWriter};
 
 /// The version of all its records. One is enough, since no reader sees them before they are in the trees.
 pub(crate) const OWN: Version = Version(1);
@@ -56,7 +56,7 @@ pub const CHANGED_LAST_MAX: usize = 128;
 
 impl LargeTx {
     /// Begins a transaction of at most `bytes` bytes, whose disk space is taken at once. See [`crate::Store::large`].
-    pub(crate) fn begin(engine: &Arc<Engine>, bytes: u64, watched: &[TreeId]) -> Result<LargeTx, Error> {
+    pub(crate) fn begin(engine: &Arc<Engine>, bytes: u64, watched: &[TreeId]) -> Result<LargeTx, StoreError> {
         let armed = Armed::new(engine, watched)?;
         let bytes = bytes.max(SCRATCH_BYTES_MIN);
         let scratch = engine.scratch(bytes)?;
@@ -64,7 +64,7 @@ impl LargeTx {
             Some(file) => Memtable::in_file(file),
             None => Memtable::new(bytes as usize),
         };
-        let (_, own) = own.map_err(|error| Error::io("map a large transaction's file", error))?;
+        let (_, own) = own.map_err(|error| StoreError::io("map a large transaction's file", error))?;
         Ok(LargeTx { engine: Arc::clone(engine), own, bytes, late: None, _armed: armed })
     }
 
@@ -80,12 +80,12 @@ impl LargeTx {
     /// Visits entries of a snapshot in key order, overlaid with the transaction's own changes.
     pub fn scan(
         &self,
-        base: &Snapshot<'_>,
+        base: &StoreSnapshot<'_>,
         tree: TreeId,
         range: KeyRange<'_>,
         direction: Direction,
         visit: &mut Visit<'_>,
-    ) -> Result<(), Error> {
+    ) -> Result<(), StoreError> {
         let mut cursor = self.own.table().cursor(OWN, tree);
         match direction {
             Direction::Forward => cursor.seek(range.from),
@@ -109,18 +109,18 @@ impl LargeTx {
     }
 
     /// Inserts or replaces.
-    pub fn put(&mut self, tree: TreeId, key: &[u8], value: &[u8]) -> Result<(), Error> {
+    pub fn put(&mut self, tree: TreeId, key: &[u8], value: &[u8]) -> Result<(), StoreError> {
         self.insert(tree, key, Some(value))
     }
 
     /// Deletes a key, which need not exist.
-    pub fn delete(&mut self, tree: TreeId, key: &[u8]) -> Result<(), Error> {
+    pub fn delete(&mut self, tree: TreeId, key: &[u8]) -> Result<(), StoreError> {
         self.insert(tree, key, None)
     }
 
-    fn insert(&mut self, tree: TreeId, key: &[u8], value: Option<&[u8]>) -> Result<(), Error> {
+    fn insert(&mut self, tree: TreeId, key: &[u8], value: Option<&[u8]>) -> Result<(), StoreError> {
         check_limits(key, value.unwrap_or_default())?;
-        let full = Error::Limit { what: "bytes of a large transaction", limit: self.bytes };
+        let full = StoreError::Limit { what: "bytes of a large transaction", limit: self.bytes };
         self.own.insert(OWN, tree, key, value).map_err(|_| full)?;
         if let Some(late) = &mut self.late {
             late.insert((tree, key.to_vec()));
@@ -128,10 +128,10 @@ impl LargeTx {
         Ok(())
     }
 
-    /// Commits the transaction and calls `revise` to adapt it. [`Error::Busy`]: other transactions have changed too
-    /// much meanwhile, or have deleted key ranges; the caller may begin again. After any error but [`Error::Unknown`]
+    /// Commits the transaction and calls `revise` to adapt it. [`StoreError::Busy`]: other transactions have changed too
+    /// much meanwhile, or have deleted key ranges; the caller may begin again. After any error but [`StoreError::Unknown`]
     /// nothing was changed.
-    pub fn commit(mut self, revise: &mut dyn Revise) -> Result<Commit, Error> {
+    pub fn commit(mut self, revise: &mut dyn Revise) -> Result<Commit, StoreError> {
         let engine = Arc::clone(&self.engine);
         engine.commit_large(&mut self, revise)
     }
@@ -152,7 +152,7 @@ impl LargeTx {
 
 /// The transaction's own entries in a range, in the scan's order.
 struct Own<'m, 'r> {
-    cursor: Cursor<'m>,
+    cursor: MemtableCursor<'m>,
     range: KeyRange<'r>,
     direction: Direction,
 }

@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 
 use super::large::{CHANGED_LAST_MAX, LargeTx, OWN, Revise};
 use super::watching::Watching;
-use crate::base::error::Error;
+use crate::base::error::StoreError;
 use crate::base::fail_stop::{Held, lock};
 use crate::base::key::{TreeId, Version};
 use crate::base::limits::{CATALOG, LOOK_AGAIN, READERS_WAIT_MAX};
@@ -58,21 +58,25 @@ struct Merged {
 enum Unfinished {
     /// A writer waits for a memtable that cannot be merged meanwhile.
     WriterWaits,
-    Failed(Error),
+    Failed(StoreError),
 }
 
-impl From<Error> for Unfinished {
-    fn from(error: Error) -> Unfinished {
+impl From<StoreError> for Unfinished {
+    fn from(error: StoreError) -> Unfinished {
         Unfinished::Failed(error)
     }
 }
 
 impl Engine {
-    pub(crate) fn scratch(&self, bytes: u64) -> Result<Option<ScratchFile>, Error> {
-        self.disk.scratch(bytes).map_err(|error| Error::io("make a file for a large transaction", error))
+    pub(crate) fn scratch(&self, bytes: u64) -> Result<Option<ScratchFile>, StoreError> {
+        self.disk.scratch(bytes).map_err(|error| StoreError::io("make a file for a large transaction", error))
     }
 
-    pub(crate) fn commit_large(self: &Arc<Engine>, tx: &mut LargeTx, revise: &mut dyn Revise) -> Result<Commit, Error> {
+    pub(crate) fn commit_large(
+        self: &Arc<Engine>,
+        tx: &mut LargeTx,
+        revise: &mut dyn Revise,
+    ) -> Result<Commit, StoreError> {
         if tx.table().is_empty() {
             return Ok(Commit { version: Version(self.visible()) });
         }
@@ -86,12 +90,12 @@ impl Engine {
                 Err(Unfinished::WriterWaits) => {}
             }
         }
-        Err(Error::Busy)
+        Err(StoreError::Busy)
     }
 
     /// Requires ample disk space: the new trees need space in addition to the old ones, and later checkpoints need
     /// space too.
-    fn check_disk_for(&self, tx: &LargeTx) -> Result<(), Error> {
+    fn check_disk_for(&self, tx: &LargeTx) -> Result<(), StoreError> {
         let mut need = Need::default();
         for change in tx.table().changes() {
             let edit = change.entry.value.map_or(Edit::Delete, Edit::Put);
@@ -100,7 +104,7 @@ impl Engine {
         need.keys = tx.table().len() as u64;
         let pages = need.pages(self.tree.live_pages().into());
         match self.disk.free_bytes() {
-            Ok(Some(free)) if !room::is_ample(free, pages + self.room.needed_pages()) => Err(Error::Full),
+            Ok(Some(free)) if !room::is_ample(free, pages + self.room.needed_pages()) => Err(StoreError::Full),
             _ => Ok(()),
         }
     }
@@ -121,7 +125,7 @@ impl Engine {
             let is_little = changed.len() <= CHANGED_LAST_MAX;
             changed.append(&mut left);
             if !changed.is_empty() {
-                revise.revise(tx, &changed, false).map_err(|_| Error::Aborted)?;
+                revise.revise(tx, &changed, false).map_err(|_| StoreError::Aborted)?;
             }
             self.merge_others(&mut tree, &mut merged, tx.table(), Version(self.visible()))?;
             if !is_little {
@@ -139,7 +143,7 @@ impl Engine {
             }
             let (table, table_writer) = match self.next_memtable(&mut writer, Duration::ZERO) {
                 // Readers hold all memtables. No writer waits for them here; try again later.
-                Err(Error::Busy) => {
+                Err(StoreError::Busy) => {
                     drop((turn, writer));
                     std::thread::sleep(READERS_WAIT_MAX / ROUNDS_MAX);
                     continue;
@@ -147,7 +151,7 @@ impl Engine {
                 made => made?,
             };
             let changed = self.changed_by_others()?;
-            if !changed.is_empty() && !revise.revise(tx, &changed, true).map_err(|_| Error::Aborted)? {
+            if !changed.is_empty() && !revise.revise(tx, &changed, true).map_err(|_| StoreError::Aborted)? {
                 left = changed;
                 continue;
             }
@@ -168,7 +172,7 @@ impl Engine {
                     self.alarm.ring();
                     // The meta page may have reached the disk; then the whole transaction exists after reopening.
                     return Err(Unfinished::Failed(match error {
-                        Error::Io { source, .. } if self.is_poisoned() => Error::Unknown(source),
+                        StoreError::Io { source, .. } if self.is_poisoned() => StoreError::Unknown(source),
                         other => other,
                     }));
                 }
@@ -199,7 +203,7 @@ impl Engine {
             );
             return Ok(Commit { version: Version(version) });
         }
-        Err(Error::Busy.into())
+        Err(StoreError::Busy.into())
     }
 
     /// The writer's lock, for a large commit, during which no memtable can be merged.
@@ -226,11 +230,11 @@ impl Engine {
         merged: &mut Merged,
         own: &Memtable,
         version: Version,
-    ) -> Result<(), Error> {
+    ) -> Result<(), StoreError> {
         let generation = lock(&self.current).clone();
         for table in generation.frozen.iter().chain([&generation.active]) {
             if table.has_ranges() {
-                return Err(Error::Busy);
+                return Err(StoreError::Busy);
             }
             let known = merged.tables.iter().position(|(known, _)| Arc::ptr_eq(known, table));
             let after = known.map_or(Version(0), |at| merged.tables[at].1);
@@ -257,7 +261,7 @@ impl Engine {
     }
 
     /// Applies the folds of the transaction to the values of trees and memtables, and puts the results.
-    fn fold_into(&self, writer: &Writer, tx: &mut LargeTx, revise: &mut dyn Revise) -> Result<(), Error> {
+    fn fold_into(&self, writer: &Writer, tx: &mut LargeTx, revise: &mut dyn Revise) -> Result<(), StoreError> {
         let operands = revise.folds();
         if operands.is_empty() {
             return Ok(());
@@ -283,7 +287,7 @@ impl Engine {
 }
 
 /// Puts the keys that the transaction has changed since the trees were started, with their current values.
-fn merge_late(tree: &mut TreeWriter<'_>, tx: &LargeTx) -> Result<(), Error> {
+fn merge_late(tree: &mut TreeWriter<'_>, tx: &LargeTx) -> Result<(), StoreError> {
     let mut late = tx.late().peekable();
     while let Some((id, _)) = late.peek() {
         let id = *id;

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use crate::base::error::Error;
+use crate::base::error::StoreError;
 use crate::base::fail_stop::lock;
 use crate::base::key::TreeId;
 use crate::engine::Engine;
@@ -111,10 +111,10 @@ pub(crate) struct Armed {
 
 impl Armed {
     /// Starts recording changes of these trees.
-    pub(crate) fn new(engine: &Arc<Engine>, trees: &[TreeId]) -> Result<Armed, Error> {
+    pub(crate) fn new(engine: &Arc<Engine>, trees: &[TreeId]) -> Result<Armed, StoreError> {
         let writer = engine.hold_writer();
         if engine.watching.is_armed.swap(true, Ordering::Relaxed) {
-            return Err(Error::Busy);
+            return Err(StoreError::Busy);
         }
         *lock(&engine.watching.noted) = Noted { trees: trees.to_vec(), ..Noted::default() };
         let newest = writer.next_version - 1;
@@ -137,11 +137,11 @@ impl Drop for Armed {
 
 impl Engine {
     /// Takes the keys recorded since the last call. Every snapshot taken from now on contains their changes.
-    pub(super) fn changed_by_others(&self) -> Result<Vec<Changed>, Error> {
+    pub(super) fn changed_by_others(&self) -> Result<Vec<Changed>, StoreError> {
         let (keys, version) = {
             let mut noted = lock(&self.watching.noted);
             if noted.is_lost {
-                return Err(Error::Busy);
+                return Err(StoreError::Busy);
             }
             noted.bytes = 0;
             (std::mem::take(&mut noted.keys), noted.version)

@@ -7,9 +7,9 @@
 use std::borrow::Cow;
 
 use super::entries::VisitEntries;
-use super::snapshot::Snapshot;
+use super::snapshot::StoreSnapshot;
 use super::view::View;
-use crate::base::error::Error;
+use crate::base::error::StoreError;
 use crate::base::key::{Direction, KeyRange, TreeId, Visit};
 
 /// A snapshot's state for any number of threads.
@@ -27,44 +27,44 @@ const _: () = {
 
 impl<'s> Across<'s> {
     /// The value of a key.
-    pub fn get(&self, tree: TreeId, key: &[u8]) -> Result<Option<Cow<'s, [u8]>>, Error> {
+    pub fn get(&self, tree: TreeId, key: &[u8]) -> Result<Option<Cow<'s, [u8]>>, StoreError> {
         let found = self.view.get(tree, key)?;
         self.check()?;
         Ok(found)
     }
 
-    /// See [`Snapshot::scan`].
+    /// See [`StoreSnapshot::scan`].
     pub fn scan(
         &self,
         tree: TreeId,
         range: KeyRange<'_>,
         direction: Direction,
         visit: &mut Visit<'_>,
-    ) -> Result<(), Error> {
+    ) -> Result<(), StoreError> {
         self.view.scan(tree, range, direction, visit)?;
         self.check()
     }
 
-    /// See [`Snapshot::scan_leaves`].
+    /// See [`StoreSnapshot::scan_leaves`].
     pub fn scan_leaves(
         &self,
         tree: TreeId,
         range: KeyRange<'_>,
         direction: Direction,
         visit: &mut VisitEntries<'_, 's>,
-    ) -> Result<bool, Error> {
+    ) -> Result<bool, StoreError> {
         self.view.scan_leaves(None, tree, range, direction, visit)?;
         self.check().map(|()| true)
     }
 
-    /// See [`Snapshot::check`].
+    /// See [`StoreSnapshot::check`].
     #[inline]
-    pub fn check(&self) -> Result<(), Error> {
+    pub fn check(&self) -> Result<(), StoreError> {
         self.view.generation.tree.check_lost(self.lost)
     }
 }
 
-impl Snapshot<'_> {
+impl StoreSnapshot<'_> {
     /// The same state for other threads. `None` if this snapshot refuses to wait for the disk
     /// ([`crate::Reader::ask_before_waiting`]); an `Across` always waits.
     pub fn across(&self) -> Option<Across<'_>> {
@@ -73,14 +73,14 @@ impl Snapshot<'_> {
 
     /// Keys, in order, that divide a range into about `count` parts of about the same size, estimated from the tree's
     /// upper pages. Changes since the last checkpoint are not counted. A small tree yields fewer keys, or none.
-    pub fn cuts(&self, tree: TreeId, range: KeyRange<'_>, count: usize) -> Result<Vec<Vec<u8>>, Error> {
+    pub fn cuts(&self, tree: TreeId, range: KeyRange<'_>, count: usize) -> Result<Vec<Vec<u8>>, StoreError> {
         let cuts = self.view().generation.tree.cuts(tree, range, count)?;
         self.check().map(|()| cuts)
     }
 
     /// Estimated number of entries in a range, from one descent to each of its ends. It is exact if both ends are in
     /// one leaf. Changes since the last checkpoint are not counted.
-    pub fn entries_about(&self, tree: TreeId, range: KeyRange<'_>) -> Result<u64, Error> {
+    pub fn entries_about(&self, tree: TreeId, range: KeyRange<'_>) -> Result<u64, StoreError> {
         let about = self.view().generation.tree.entries_about(tree, range)?;
         self.check().map(|()| about)
     }

@@ -9,7 +9,7 @@
 //! Little-endian. These are ordinary rows, changed by ordinary transactions; replay and checkpoints treat them like others.
 
 use super::view::View;
-use crate::base::error::Error;
+use crate::base::error::StoreError;
 use crate::base::key::{TREE_NAME_BYTES_MAX, TreeId};
 use crate::base::limits::{CATALOG, TREE_NAME};
 use crate::engine::Engine;
@@ -28,20 +28,20 @@ pub(in crate::engine) fn id(value: &[u8]) -> Option<TreeId> {
     value.try_into().ok().map(|bytes| TreeId(u32::from_le_bytes(bytes)))
 }
 
-pub(in crate::engine) fn damaged() -> Error {
+pub(in crate::engine) fn damaged() -> StoreError {
     // The page is not known here; `verify` finds it.
-    Error::corrupt(TREE_NAME, 0, "a row of the catalog that holds no id of a tree")
+    StoreError::corrupt(TREE_NAME, 0, "a row of the catalog that holds no id of a tree")
 }
 
-pub(in crate::engine) fn name_key(name: &str) -> Result<Vec<u8>, Error> {
+pub(in crate::engine) fn name_key(name: &str) -> Result<Vec<u8>, StoreError> {
     if name.len() > TREE_NAME_BYTES_MAX {
-        return Err(Error::Limit { what: "name of a tree", limit: TREE_NAME_BYTES_MAX as u64 });
+        return Err(StoreError::Limit { what: "name of a tree", limit: TREE_NAME_BYTES_MAX as u64 });
     }
     Ok([&[NAME_PREFIX], name.as_bytes()].concat())
 }
 
 impl Engine {
-    pub(crate) fn existing_tree(&self, name: &str) -> Result<Option<TreeId>, Error> {
+    pub(crate) fn existing_tree(&self, name: &str) -> Result<Option<TreeId>, StoreError> {
         let key = name_key(name)?;
         let lent = self.take_slot();
         let (guard, version) = self.pin(lent.slot());

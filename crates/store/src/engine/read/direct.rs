@@ -14,7 +14,7 @@ use std::io;
 use std::os::fd::RawFd;
 use std::sync::Arc;
 
-use crate::base::error::Error;
+use crate::base::error::StoreError;
 use crate::base::limits::KEY_BYTES_MAX;
 use crate::disk::ReadQueue;
 use crate::engine::Engine;
@@ -26,7 +26,7 @@ use crate::tree::{PageNo, Part, Told, TreeView};
 const LATELY_PAGES: usize = 16 << 10;
 const _: () = assert!(LATELY_PAGES.is_power_of_two());
 
-/// Result of a read that may be asynchronous, see [`crate::Snapshot::get_or_begin`].
+/// Result of a read that may be asynchronous, see [`crate::StoreSnapshot::get_or_begin`].
 #[derive(Debug)]
 pub enum Got<'s> {
     /// The value, without waiting.
@@ -40,7 +40,7 @@ pub enum Got<'s> {
 
 /// How a read ended.
 #[derive(Debug)]
-pub enum Outcome<'r> {
+pub enum ReadOutcome<'r> {
     /// The key's value, or `None`, as of the snapshot in which the read began.
     Found(Option<&'r [u8]>),
     /// See [`Got::Elsewhere`].
@@ -108,18 +108,18 @@ impl DirectReads {
 
     /// Calls `tell` for each read that has ended, with its slot (see [`Got::Later`]) and its result. A lookup that
     /// needs further pages is submitted by the next [`DirectReads::begin`].
-    pub fn ended(&mut self, tell: &mut dyn FnMut(usize, Result<Outcome<'_>, Error>)) {
+    pub fn ended(&mut self, tell: &mut dyn FnMut(usize, Result<ReadOutcome<'_>, StoreError>)) {
         self.queue.gather();
         while let Some((place, result)) = self.queue.next_ended() {
             let Some(lookup) = self.places.get_mut(place).and_then(Option::take) else { continue };
             let outcome = match lookup.told(result, self.queue.bytes(place)) {
-                Ok(Told::Found(value)) => Ok(Outcome::Found(value)),
+                Ok(Told::Found(value)) => Ok(ReadOutcome::Found(value)),
                 Ok(Told::Further(part)) => {
                     if part.first() != lookup.part.first() && self.goes_on(place, part) {
                         self.places[place] = Some(Lookup { part, ..lookup });
                         continue;
                     }
-                    Ok(Outcome::Elsewhere)
+                    Ok(ReadOutcome::Elsewhere)
                 }
                 Err(error) => Err(error),
             };
@@ -138,7 +138,7 @@ impl DirectReads {
 impl Lookup {
     /// The result found in the bytes. If the read failed but a read through the map may succeed, returns the same part
     /// again.
-    fn told<'b>(&self, result: io::Result<usize>, bytes: &'b [u8]) -> Result<Told<'b>, Error> {
+    fn told<'b>(&self, result: io::Result<usize>, bytes: &'b [u8]) -> Result<Told<'b>, StoreError> {
         match result {
             Ok(count) if count == self.part.bytes() => {
                 self.view.go_on(&self.key, self.part, bytes.get(..count).unwrap_or_default())

@@ -5,7 +5,7 @@
 
 use std::ops::ControlFlow;
 
-use crate::base::error::Error;
+use crate::base::error::StoreError;
 use crate::tree::LeafEntries;
 
 /// Consecutive entries in a scan's order; at least one.
@@ -65,7 +65,7 @@ impl<'v> Entries<'v> {
 
     /// The value of an entry, counted in the scan's order.
     #[inline]
-    pub fn value(&self, number: usize) -> Result<&'v [u8], Error> {
+    pub fn value(&self, number: usize) -> Result<&'v [u8], StoreError> {
         match &self.0 {
             Source::Leaf(leaf) => leaf.value(number),
             Source::Merged(merged) => match merged.at(number) {
@@ -77,7 +77,7 @@ impl<'v> Entries<'v> {
 
     /// Writes the key of an entry into `key`.
     #[inline]
-    pub fn key_into(&self, number: usize, key: &mut Vec<u8>) -> Result<(), Error> {
+    pub fn key_into(&self, number: usize, key: &mut Vec<u8>) -> Result<(), StoreError> {
         match &self.0 {
             Source::Leaf(leaf) => leaf.key_into(number, key),
             Source::Merged(merged) => match merged.at(number) {

@@ -4,7 +4,7 @@
 //! writer first publishes a generation with the next memtable, then makes versions visible that only this generation
 //! contains. So if the generation is still the newest one after the version was read, it contains the version.
 
-use crate::base::readers::{Guard, Published, ReaderSlot};
+use crate::base::readers::{Published, ReadGuard, ReaderSlot};
 
 /// The newest generation, with a version that it contains; `version` reads the newest visible version.
 #[inline]
@@ -12,7 +12,7 @@ pub(in crate::engine) fn pin<'s, T: Send + Sync>(
     published: &Published<T>,
     slot: &'s ReaderSlot<T>,
     version: impl Fn(&T) -> u64,
-) -> (Guard<'s, T>, u64) {
+) -> (ReadGuard<'s, T>, u64) {
     loop {
         let guard = slot.load();
         let version = version(&guard);

@@ -31,7 +31,7 @@ use std::cell::{Cell, OnceCell, RefCell};
 
 use memmap2::{Advice, MmapMut};
 
-use crate::base::error::Error;
+use crate::base::error::StoreError;
 use crate::base::head::head;
 use crate::base::key::TreeId;
 use crate::base::prefetch::prefetch;
@@ -140,7 +140,7 @@ impl Places {
 
     /// The value of a key, by its remembered place or by a search.
     #[inline]
-    pub(crate) fn get<'t>(&self, view: &'t TreeView, tree: TreeId, key: &[u8]) -> Result<Option<&'t [u8]>, Error> {
+    pub(crate) fn get<'t>(&self, view: &'t TreeView, tree: TreeId, key: &[u8]) -> Result<Option<&'t [u8]>, StoreError> {
         let Some((padded, name)) = self.named(tree, key) else {
             return Ok(view.find(tree, key, self.check_max.get())?.map(|(value, _)| value));
         };
@@ -159,7 +159,7 @@ impl Places {
         tree: TreeId,
         keys: &[[u8; N]],
         values: &mut [Option<&'t [u8]>],
-    ) -> Result<(), Error> {
+    ) -> Result<(), StoreError> {
         let (Some((_, name)), Some(table)) = (self.named(tree, &[0; N]), self.table.get()) else {
             return keys.iter().zip(values).try_for_each(|(key, value)| {
                 *value = self.get(view, tree, key)?;
@@ -334,7 +334,7 @@ impl Places {
         key: &[u8],
         entry: Entry,
         index: usize,
-    ) -> Result<Option<&'t [u8]>, Error> {
+    ) -> Result<Option<&'t [u8]>, StoreError> {
         let Some((value, offset)) = view.find(tree, key, self.check_max.get())? else { return Ok(None) };
         if let Some(offset) = offset {
             self.remember(view, entry, index, value, offset);
@@ -357,7 +357,7 @@ impl Places {
 
 /// The value at a remembered place.
 #[inline]
-fn value_of(view: &TreeView, place: u64) -> Result<&[u8], Error> {
+fn value_of(view: &TreeView, place: u64) -> Result<&[u8], StoreError> {
     let (offset, length) = (place >> (NAME_BITS + LENGTH_BITS), place >> NAME_BITS & LENGTH_MASK);
     view.value_at(offset, length as usize)
 }

@@ -5,7 +5,7 @@
 use std::ops::ControlFlow;
 
 use super::entries::{Entries, Merged, Slot, VisitEntries};
-use crate::base::error::Error;
+use crate::base::error::StoreError;
 use crate::base::key::Visit;
 use crate::tree::LeafEntries;
 
@@ -23,11 +23,11 @@ const KEY_BYTES_USUAL: usize = 128;
 pub(super) enum End {
     /// The visitor breaks.
     Enough,
-    Error(Error),
+    Error(StoreError),
 }
 
-impl From<Error> for End {
-    fn from(error: Error) -> End {
+impl From<StoreError> for End {
+    fn from(error: StoreError) -> End {
         End::Error(error)
     }
 }

@@ -8,9 +8,9 @@ use super::direct::{DirectReads, Got};
 use super::entries::VisitEntries;
 use super::places::Places;
 use super::view::{Generation, View, first_of};
-use crate::base::error::Error;
+use crate::base::error::StoreError;
 use crate::base::key::{Direction, Entry, KeyRange, TreeId, Version, Visit};
-use crate::base::readers::{Guard, ReaderSlot};
+use crate::base::readers::{ReadGuard, ReaderSlot};
 use crate::engine::Engine;
 use crate::engine::write::gathering::Gathering;
 use crate::tree::Lack;
@@ -32,8 +32,8 @@ impl Drop for Reader {
 }
 
 /// All data as of one version. Taking one needs no lock and a few nanoseconds; it pins pages while it lives.
-pub struct Snapshot<'r> {
-    guard: Guard<'r, Generation>,
+pub struct StoreSnapshot<'r> {
+    guard: ReadGuard<'r, Generation>,
     places: &'r Places,
     version: u64,
     /// Number of lost pages of the tree file before the first read.
@@ -43,7 +43,7 @@ pub struct Snapshot<'r> {
 }
 
 impl Reader {
-    /// The same reader without its cache of key positions ([`crate::Options::places_bytes`]), for data that is rarely read
+    /// The same reader without its cache of key positions ([`crate::StoreOptions::places_bytes`]), for data that is rarely read
     /// twice.
     pub fn without_places(self) -> Reader {
         let mut reader = self;
@@ -76,14 +76,14 @@ impl Reader {
         self.gathering.is_pending()
     }
 
-    /// Sets whether snapshots of this reader refuse a read with [`Error::NotInMemory`] if it would wait for the disk; a scan
+    /// Sets whether snapshots of this reader refuse a read with [`StoreError::NotInMemory`] if it would wait for the disk; a scan
     /// may have visited entries before the error. The check costs a system call for each page. By default reads wait.
     #[inline]
     pub fn ask_before_waiting(&self, is_asking: bool) {
         self.is_asking.set(is_asking);
     }
 
-    /// Makes reads of this reader fail with [`Error::NotInMemory`] if they would have to compute the checksum of a
+    /// Makes reads of this reader fail with [`StoreError::NotInMemory`] if they would have to compute the checksum of a
     /// value of more bytes than this. For threads that must not be delayed. The checksum is computed when the first
     /// reader reads a value. The default, `usize::MAX`, never fails a read.
     #[inline]
@@ -94,10 +94,10 @@ impl Reader {
     /// The newest committed state. It is durable with [`crate::Durability::Commit`]; otherwise its newest changes may
     /// not be.
     #[inline]
-    pub fn snapshot(&self) -> Snapshot<'_> {
+    pub fn snapshot(&self) -> StoreSnapshot<'_> {
         let (guard, version) = self.engine.pin(&self.slot);
         let lost = guard.tree.lost();
-        Snapshot { guard, places: &self.places, version, lost, is_asking: self.is_asking.get() }
+        StoreSnapshot { guard, places: &self.places, version, lost, is_asking: self.is_asking.get() }
     }
 
     /// Records a key that will be looked up soon. The number of recorded keys is bounded; long keys are ignored.
@@ -123,7 +123,7 @@ impl Reader {
     }
 }
 
-impl Snapshot<'_> {
+impl StoreSnapshot<'_> {
     /// The version this snapshot shows.
     pub fn version(&self) -> Version {
         Version(self.version)
@@ -145,15 +145,15 @@ impl Snapshot<'_> {
 
     /// The value of a key, borrowed from the mapped tree file or the memtable.
     #[inline]
-    pub fn get(&self, tree: TreeId, key: &[u8]) -> Result<Option<Cow<'_, [u8]>>, Error> {
+    pub fn get(&self, tree: TreeId, key: &[u8]) -> Result<Option<Cow<'_, [u8]>>, StoreError> {
         if self.is_asking && !matches!(self.view().lack(tree, key)?, Lack::Nothing) {
-            return Err(Error::NotInMemory);
+            return Err(StoreError::NotInMemory);
         }
         self.get_by_waiting(tree, key)
     }
 
     #[inline]
-    fn get_by_waiting(&self, tree: TreeId, key: &[u8]) -> Result<Option<Cow<'_, [u8]>>, Error> {
+    fn get_by_waiting(&self, tree: TreeId, key: &[u8]) -> Result<Option<Cow<'_, [u8]>>, StoreError> {
         let found = self.view().get_by(self.places, tree, key)?;
         self.check()?;
         Ok(found)
@@ -162,7 +162,7 @@ impl Snapshot<'_> {
     /// Like `get`. If this snapshot refuses to wait and the last pages of the lookup are not in memory, `reads` may
     /// accept the lookup and deliver the value later, as of this snapshot.
     #[inline]
-    pub fn get_or_begin(&self, reads: &mut DirectReads, tree: TreeId, key: &[u8]) -> Result<Got<'_>, Error> {
+    pub fn get_or_begin(&self, reads: &mut DirectReads, tree: TreeId, key: &[u8]) -> Result<Got<'_>, StoreError> {
         if self.is_asking {
             match self.view().lack(tree, key)? {
                 Lack::Nothing => {}
@@ -174,7 +174,7 @@ impl Snapshot<'_> {
         }
         match self.get_by_waiting(tree, key) {
             // Its checksum must be computed elsewhere.
-            Err(Error::NotInMemory) => Ok(Got::Elsewhere),
+            Err(StoreError::NotInMemory) => Ok(Got::Elsewhere),
             found => found.map(Got::Now),
         }
     }
@@ -183,20 +183,20 @@ impl Snapshot<'_> {
     /// `get` and the use of the slice that it returned. A caller that copies such slices, or computes from them, must
     /// call this before it returns the result. Costs one load.
     #[inline]
-    pub fn check(&self) -> Result<(), Error> {
+    pub fn check(&self) -> Result<(), StoreError> {
         self.guard.tree.check_lost(self.lost)
     }
 
     /// The exact number of keys of a tree. Costs a lookup for each key that was changed since the last checkpoint. If
     /// ranges were deleted since then, every key is visited.
-    pub fn count(&self, tree: TreeId) -> Result<u64, Error> {
+    pub fn count(&self, tree: TreeId) -> Result<u64, StoreError> {
         let count = self.view().count(tree)?;
         self.check()?;
         Ok(count)
     }
 
     /// The first of two prefetch steps, with which many lookups take about the time of one. Prefetches this reader's
-    /// cache entry for the key. Call it for all keys, then [`Snapshot::fetch_value`] for all, then `get`.
+    /// cache entry for the key. Call it for all keys, then [`StoreSnapshot::fetch_value`] for all, then `get`.
     #[inline]
     pub fn fetch_place(&self, tree: TreeId, key: &[u8]) {
         self.places.fetch_place(tree, key);
@@ -210,14 +210,14 @@ impl Snapshot<'_> {
 
     /// Looks up many keys of four bytes in about the time of one lookup, and writes each value to the key's index in
     /// `values`. Returns `false`, without a lookup, if this snapshot refuses to wait ([`Reader::ask_before_waiting`]);
-    /// use [`Snapshot::get`] then.
+    /// use [`StoreSnapshot::get`] then.
     #[inline]
     pub fn get_all<'s>(
         &'s self,
         tree: TreeId,
         keys: &[[u8; 4]],
         values: &mut [Option<&'s [u8]>],
-    ) -> Result<bool, Error> {
+    ) -> Result<bool, StoreError> {
         if self.is_asking {
             return Ok(false);
         }
@@ -226,14 +226,15 @@ impl Snapshot<'_> {
     }
 
     /// Visits entries in key order, one leaf at a time, until the range ends or `visit` breaks. Entries changed since the last
-    /// checkpoint are merged into the leaf. Returns `false` without a visit if this snapshot refuses to wait; use [`Snapshot::scan`] then.
+    /// checkpoint are merged into the leaf. Returns `false` without a visit if this snapshot refuses to wait; use
+    /// [`StoreSnapshot::scan`] then.
     pub fn scan_leaves<'s>(
         &'s self,
         tree: TreeId,
         range: KeyRange<'_>,
         direction: Direction,
         visit: &mut VisitEntries<'_, 's>,
-    ) -> Result<bool, Error> {
+    ) -> Result<bool, StoreError> {
         if self.is_asking {
             return Ok(false);
         }
@@ -248,18 +249,18 @@ impl Snapshot<'_> {
         range: KeyRange<'_>,
         direction: Direction,
         visit: &mut Visit<'_>,
-    ) -> Result<(), Error> {
+    ) -> Result<(), StoreError> {
         self.view().scan_by(Some(self.places), self.is_asking, tree, range, direction, visit)?;
         self.check()
     }
 
     /// The first entry of a range.
-    pub fn first(&self, tree: TreeId, range: KeyRange<'_>) -> Result<Option<Entry>, Error> {
+    pub fn first(&self, tree: TreeId, range: KeyRange<'_>) -> Result<Option<Entry>, StoreError> {
         first_of(|visit| self.scan(tree, range, Direction::Forward, visit))
     }
 
     /// The last entry of a range.
-    pub fn last(&self, tree: TreeId, range: KeyRange<'_>) -> Result<Option<Entry>, Error> {
+    pub fn last(&self, tree: TreeId, range: KeyRange<'_>) -> Result<Option<Entry>, StoreError> {
         first_of(|visit| self.scan(tree, range, Direction::Backward, visit))
     }
 }

@@ -1,16 +1,16 @@
 //! Transactions on their way to the log: single requests, and the batch that collects them.
 
 use super::ticket::wake_waiting;
-use super::transaction::{Abort, Transaction, Tx, Work, finish};
-use crate::base::error::Error;
+use super::transaction::{Abort, RetriableTransaction, Tx, Work, finish};
+use crate::base::error::StoreError;
 use crate::base::fail_stop::panicked;
-use crate::engine::options::Options;
+use crate::engine::options::StoreOptions;
 use crate::log::BatchBuilder;
 
 /// A queued transaction. Its `finish` is always called; if a panic drops the request, the outcome is unknown.
 pub(crate) struct Request {
     /// `Some` until `finish` is called.
-    transaction: Option<Box<dyn Transaction>>,
+    transaction: Option<Box<dyn RetriableTransaction>>,
     pub(crate) work: Work,
     /// The share of [`super::weight::Weights`] that is returned when it is finished. An awaited request has none: its
     /// caller is blocked and cannot submit a second one.
@@ -20,7 +20,12 @@ pub(crate) struct Request {
 }
 
 impl Request {
-    pub(crate) fn new(transaction: Box<dyn Transaction>, work: Work, weight: usize, is_awaited: bool) -> Request {
+    pub(crate) fn new(
+        transaction: Box<dyn RetriableTransaction>,
+        work: Work,
+        weight: usize,
+        is_awaited: bool,
+    ) -> Request {
         Request { transaction: Some(transaction), work, weight, is_awaited }
     }
 
@@ -33,12 +38,12 @@ impl Request {
     }
 
     /// The field itself, to be prefetched.
-    pub(super) fn transaction(&self) -> &Option<Box<dyn Transaction>> {
+    pub(super) fn transaction(&self) -> &Option<Box<dyn RetriableTransaction>> {
         &self.transaction
     }
 
     /// Takes the transaction, to finish it.
-    pub(super) fn take(mut self: Box<Self>) -> Option<Box<dyn Transaction>> {
+    pub(super) fn take(mut self: Box<Self>) -> Option<Box<dyn RetriableTransaction>> {
         self.transaction.take()
     }
 }
@@ -55,11 +60,11 @@ impl Drop for Request {
 /// A batch being gathered, with the requests that wait for it.
 pub(crate) struct OpenBatch {
     pub(crate) builder: BatchBuilder,
-    pub(super) done: Vec<(Box<Request>, Result<u64, Error>)>,
+    pub(super) done: Vec<(Box<Request>, Result<u64, StoreError>)>,
 }
 
 impl OpenBatch {
-    pub(super) fn new(options: &Options) -> OpenBatch {
+    pub(super) fn new(options: &StoreOptions) -> OpenBatch {
         OpenBatch { builder: BatchBuilder::new(options.batch_bytes_max() / 4), done: Vec::new() }
     }
 }

@@ -13,7 +13,7 @@ use std::slice::from_ref;
 
 use hashbrown::{DefaultHashBuilder, HashTable};
 
-use crate::base::error::Error;
+use crate::base::error::StoreError;
 use crate::base::key::{Direction, KeyRange, Span, TreeId};
 use crate::base::limits::{KEY_BYTES_MAX, RANGES_MAX, VALUE_BYTES_MAX};
 use crate::base::prefetch::{prefetch, prefetch_all};
@@ -45,7 +45,7 @@ pub(crate) struct Changes {
     /// The name of the bound, for the error.
     too_large: &'static str,
     log_bytes: usize,
-    failure: Option<Error>,
+    failure: Option<StoreError>,
 }
 
 #[derive(Clone, Copy)]
@@ -71,7 +71,7 @@ enum Kind {
 
 /// A change in the form that the memtable and the log take.
 #[derive(Clone, Copy)]
-pub(crate) struct Change<'c> {
+pub(crate) struct KeyChange<'c> {
     pub(crate) operation: Operation<'c>,
     /// The writer writes the version into the value's first 8 bytes.
     pub(crate) is_stamped: bool,
@@ -132,20 +132,20 @@ impl Changes {
     }
 
     /// The error, if any, because of which the changes cannot be committed.
-    pub(crate) fn take_failure(&mut self) -> Option<Error> {
+    pub(crate) fn take_failure(&mut self) -> Option<StoreError> {
         if self.has_folds() && self.folds().any(|(tree, ..)| self.is_of(tree)) {
-            return Some(Error::Refused { why: "it both folds into a tree and puts into it" });
+            return Some(StoreError::Refused { why: "it both folds into a tree and puts into it" });
         }
-        let too_large =
-            (self.cost > self.cost_max).then_some(Error::Limit { what: self.too_large, limit: self.cost_max as u64 });
+        let too_large = (self.cost > self.cost_max)
+            .then_some(StoreError::Limit { what: self.too_large, limit: self.cost_max as u64 });
         self.failure.take().or(too_large)
     }
 
     pub(crate) fn put(&mut self, tree: TreeId, key: &[u8], value: &[u8], is_stamped: bool) {
         let failure = if value.len() > VALUE_BYTES_MAX {
-            Some(Error::Limit { what: "value", limit: VALUE_BYTES_MAX as u64 })
+            Some(StoreError::Limit { what: "value", limit: VALUE_BYTES_MAX as u64 })
         } else if is_stamped && value.len() < 8 {
-            Some(Error::Limit { what: "stamped value (lower bound)", limit: 8 })
+            Some(StoreError::Limit { what: "stamped value (lower bound)", limit: 8 })
         } else {
             None
         };
@@ -163,7 +163,7 @@ impl Changes {
         let Some(mut span) = Span::of(range) else { return };
         // One byte more than a key: the bound just above a key is the key with a zero byte appended.
         if span.from.len().max(span.to.as_ref().map_or(0, Vec::len)) > KEY_BYTES_MAX + 1 {
-            self.failure = Some(Error::Limit { what: "key", limit: KEY_BYTES_MAX as u64 });
+            self.failure = Some(StoreError::Limit { what: "key", limit: KEY_BYTES_MAX as u64 });
             return;
         }
         self.cost = self.cost.saturating_add(log_bytes_of(&span) + 2 * ENTRY_OVERHEAD_BYTES);
@@ -187,7 +187,8 @@ impl Changes {
         let at = self.ranges.partition_point(|(of, other)| (of, &other.from) < (&tree, &span.from));
         self.ranges.insert(at, (tree, span));
         if self.ranges.len() > RANGES_MAX {
-            self.failure = Some(Error::Limit { what: "deleted ranges of a transaction", limit: RANGES_MAX as u64 });
+            self.failure =
+                Some(StoreError::Limit { what: "deleted ranges of a transaction", limit: RANGES_MAX as u64 });
             self.ranges.truncate(RANGES_MAX);
         }
     }
@@ -224,7 +225,7 @@ impl Changes {
     /// Adds a change to the cost. `false`: it exceeds a bound and need not be kept, since the transaction will be refused.
     fn admits(&mut self, key: &[u8], value: &[u8]) -> bool {
         if key.len() > KEY_BYTES_MAX {
-            self.failure = Some(Error::Limit { what: "key", limit: KEY_BYTES_MAX as u64 });
+            self.failure = Some(StoreError::Limit { what: "key", limit: KEY_BYTES_MAX as u64 });
             return false;
         }
         self.cost = self.cost.saturating_add(OPERATION_HEADER_BYTES + key.len() + value.len() + ENTRY_OVERHEAD_BYTES);
@@ -323,12 +324,12 @@ impl Changes {
     }
 
     /// All live changes: the ranges, then the others in order.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = Change<'_>> {
-        let ranges = self.ranges.iter().map(|(tree, span)| Change {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = KeyChange<'_>> {
+        let ranges = self.ranges.iter().map(|(tree, span)| KeyChange {
             operation: Operation { tree: tree.0, key: &span.from, edit: Edit::DeleteRange { to: span.to.as_deref() } },
             is_stamped: false,
         });
-        let entries = self.entries.iter().filter(|entry| !entry.is_dead).map(|entry| Change {
+        let entries = self.entries.iter().filter(|entry| !entry.is_dead).map(|entry| KeyChange {
             operation: Operation {
                 tree: entry.tree,
                 key: entry.key(&self.bytes),
@@ -426,7 +427,7 @@ mod tests {
                 model.insert((tree, vec![key]), value.map(|value| vec![value]));
                 prop_assert_eq!(changes.get(TreeId(tree), &[key]), Some(value.as_ref().map(std::slice::from_ref)));
             }
-            let is_range = |change: &Change<'_>| matches!(change.operation.edit, Edit::DeleteRange { .. });
+            let is_range = |change: &KeyChange<'_>| matches!(change.operation.edit, Edit::DeleteRange { .. });
             prop_assert!(changes.iter().skip_while(is_range).all(|change| !is_range(&change)), "ranges come first");
             let ranges: Vec<_> = changes.iter().filter(is_range).map(|change| change.operation).collect();
             for (tree, key) in (0..2).flat_map(|tree| (0..40).map(move |key| (tree, key))) {
@@ -461,11 +462,11 @@ mod tests {
     fn what_is_too_large_is_remembered_until_the_commit() {
         let mut changes = Changes::new(1000, "transaction");
         changes.put(TreeId(1), &[0; KEY_BYTES_MAX + 1], b"", false);
-        assert!(matches!(changes.take_failure(), Some(Error::Limit { what: "key", .. })));
+        assert!(matches!(changes.take_failure(), Some(StoreError::Limit { what: "key", .. })));
         changes.put(TreeId(1), b"k", &[0; 2000], false);
-        assert!(matches!(changes.take_failure(), Some(Error::Limit { what: "transaction", .. })));
+        assert!(matches!(changes.take_failure(), Some(StoreError::Limit { what: "transaction", .. })));
         changes.clear();
         changes.put(TreeId(1), b"k", b"short", true);
-        assert!(matches!(changes.take_failure(), Some(Error::Limit { .. })));
+        assert!(matches!(changes.take_failure(), Some(StoreError::Limit { .. })));
     }
 }

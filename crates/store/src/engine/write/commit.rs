@@ -22,9 +22,9 @@ use super::batch::{OpenBatch, Request};
 use super::gathering::{Gathering, QUIET_MAX};
 use super::queue::{Queue, Refused};
 use super::ticket::{Waiting, wake_waiting};
-use super::transaction::{Abort, Commit, Transaction, Tx, Work, finish};
+use super::transaction::{Abort, Commit, RetriableTransaction, Tx, Work, finish};
 use super::writer::{Placed, Writer};
-use crate::base::error::Error;
+use crate::base::error::StoreError;
 use crate::base::fail_stop::{Held, lock, panicked};
 use crate::base::key::Version;
 use crate::engine::Engine;
@@ -65,12 +65,12 @@ enum Sent {
 }
 
 impl Sent {
-    fn outcome(&self, version: u64) -> Result<Commit, Error> {
+    fn outcome(&self, version: u64) -> Result<Commit, StoreError> {
         match self {
             Sent::Durable => Ok(Commit { version: Version(version) }),
-            Sent::Poisoned => Err(Error::Poisoned),
+            Sent::Poisoned => Err(StoreError::Poisoned),
             Sent::Panicked => Err(panicked()),
-            Sent::Failed(error) => Err(Error::Unknown(copy_of(error))),
+            Sent::Failed(error) => Err(StoreError::Unknown(copy_of(error))),
         }
     }
 }
@@ -160,7 +160,7 @@ impl Engine {
             && let Some(mut request) = writer.backlog.pop_front()
         {
             let placed = if self.is_poisoned() {
-                Placed::Refused(Error::Poisoned)
+                Placed::Refused(StoreError::Poisoned)
             } else {
                 writer.foresee();
                 let (work, mut prepare) = request.parts();
@@ -235,7 +235,7 @@ impl Engine {
         &self,
         request: Box<Request>,
         gathering: Option<&Gathering>,
-    ) -> Result<(), Box<dyn Transaction>> {
+    ) -> Result<(), Box<dyn RetriableTransaction>> {
         let pushed = match gathering.filter(|gathering| gathering.is_on()) {
             Some(gathering) => self.queue.push_quietly(request, QUIET_MAX).map(|is_asleep| gathering.note(is_asleep)),
             None => self.queue.push(request),
@@ -246,7 +246,7 @@ impl Engine {
             Err(Refused::Closed(request)) => {
                 self.weights.give_back(request.weight);
                 if let Some(transaction) = request.take() {
-                    finish(transaction, Err(Error::Closed));
+                    finish(transaction, Err(StoreError::Closed));
                 }
                 wake_waiting();
                 Ok(())
@@ -263,7 +263,7 @@ impl Engine {
     pub(crate) fn commit(
         &self,
         change: &mut (dyn FnMut(&mut Tx<'_>) -> Result<(), Abort> + Send),
-    ) -> Result<Commit, Error> {
+    ) -> Result<Commit, StoreError> {
         let mut work = Work::new(self.options.transaction_bound());
         self.prepare(&mut work, change)?;
         match catch_unwind(AssertUnwindSafe(|| self.commit_inline(&mut work, change))) {
@@ -275,7 +275,7 @@ impl Engine {
             }
         }
         Waiting::run(change, &self.crowd, |waiting| {
-            self.enqueue(Box::new(Request::new(waiting, work, 0, true)), None).map_err(|_refused| Error::Busy)
+            self.enqueue(Box::new(Request::new(waiting, work, 0, true)), None).map_err(|_refused| StoreError::Busy)
         })
     }
 
@@ -284,7 +284,7 @@ impl Engine {
         &self,
         work: &mut Work,
         change: &mut (dyn FnMut(&mut Tx<'_>) -> Result<(), Abort> + Send),
-    ) -> Option<Result<Commit, Error>> {
+    ) -> Option<Result<Commit, StoreError>> {
         if self.queue.depth() > 0 || self.is_closing.load(std::sync::atomic::Ordering::Acquire) {
             return None;
         }
@@ -294,7 +294,7 @@ impl Engine {
         self.slow_down(&mut writer);
         let turn = self.try_turn()?;
         if self.is_poisoned() {
-            return Some(Err(Error::Poisoned));
+            return Some(Err(StoreError::Poisoned));
         }
         self.refresh(&mut writer);
         writer.gave_up = false;
@@ -319,23 +319,23 @@ mod tests {
 
     use super::*;
     use crate::disk::MemoryDisk;
-    use crate::{Options, Store, Submit, TreeId};
+    use crate::{Store, StoreOptions, Submit, TreeId};
 
     const TREE: TreeId = TreeId(7);
     const COUNT: u8 = 40;
 
     struct Put {
         number: u8,
-        told: mpsc::Sender<Result<Commit, Error>>,
+        told: mpsc::Sender<Result<Commit, StoreError>>,
     }
 
-    impl Transaction for Put {
+    impl RetriableTransaction for Put {
         fn prepare(&mut self, tx: &mut Tx<'_>) -> Result<(), Abort> {
             tx.put(TREE, &[self.number], b"value");
             Ok(())
         }
 
-        fn finish(self: Box<Self>, outcome: Result<Commit, Error>) {
+        fn finish(self: Box<Self>, outcome: Result<Commit, StoreError>) {
             self.told.send(outcome).unwrap();
         }
     }
@@ -343,7 +343,7 @@ mod tests {
     #[test]
     fn a_panic_under_the_writers_lock_is_told_to_all_and_shows_nothing_of_its_batch() {
         let disk = Arc::new(MemoryDisk::new(64 << 20));
-        let mut options = Options::default();
+        let mut options = StoreOptions::default();
         (options.memtable_bytes, options.log_segment_bytes) = (256 << 10, 64 << 10);
         let (store, _) = Store::open_on(disk.clone(), options.clone()).unwrap();
         let put = |store: &Store, number: u8| {
@@ -366,11 +366,11 @@ mod tests {
         }
         for _ in 0..COUNT {
             let outcome = outcomes.recv_timeout(std::time::Duration::from_secs(60)).expect("each transaction finishes");
-            assert!(matches!(outcome, Err(Error::Poisoned | Error::Unknown(_))), "{outcome:?}");
+            assert!(matches!(outcome, Err(StoreError::Poisoned | StoreError::Unknown(_))), "{outcome:?}");
         }
         assert!(store.stats().poisoned_by.is_some_and(|cause| cause.contains("panic")));
-        assert!(matches!(put(&store, 3), Err(Error::Poisoned)));
-        assert!(matches!(store.checkpoint(), Err(Error::Poisoned)));
+        assert!(matches!(put(&store, 3), Err(StoreError::Poisoned)));
+        assert!(matches!(store.checkpoint(), Err(StoreError::Poisoned)));
         let check = |store: &Store| {
             let reader = store.reader().unwrap();
             let snapshot = reader.snapshot();

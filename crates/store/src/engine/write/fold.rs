@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use crate::base::error::Error;
+use crate::base::error::StoreError;
 use crate::base::key::{Direction, KeyRange, TreeId, Visit};
 
 /// Applies operands to the values of keys, for counters, sums and the like: a transaction can add to a value without
@@ -32,7 +32,7 @@ pub trait Fold: Send + Sync {
 
     /// Computes a derived row. Called before the transaction's first fold into any of the row's keys, and again after
     /// its last. `out` is empty, and stays empty if there is no such row.
-    fn derive(&self, _number: u32, _key: &[u8], _now: &dyn FoldView, _out: &mut Vec<u8>) -> Result<(), Error> {
+    fn derive(&self, _number: u32, _key: &[u8], _now: &dyn FoldView, _out: &mut Vec<u8>) -> Result<(), StoreError> {
         Ok(())
     }
 
@@ -45,7 +45,7 @@ pub trait Fold: Send + Sync {
         _change: RowChange<'_>,
         _now: &dyn FoldView,
         _further: &mut Further<'_>,
-    ) -> Result<(), Error> {
+    ) -> Result<(), StoreError> {
         Ok(())
     }
 }
@@ -63,11 +63,16 @@ pub struct RowChange<'r> {
 /// far.
 pub trait FoldView {
     /// The value of a key.
-    fn get(&self, tree: TreeId, key: &[u8]) -> Result<Option<Cow<'_, [u8]>>, Error>;
+    fn get(&self, tree: TreeId, key: &[u8]) -> Result<Option<Cow<'_, [u8]>>, StoreError>;
     /// Visits entries in key order until the range ends or `visit` breaks. Keys that are part of a derived row are
     /// visited with their folded values, other keys with their values before the batch's folds.
-    fn scan(&self, tree: TreeId, range: KeyRange<'_>, direction: Direction, visit: &mut Visit<'_>)
-    -> Result<(), Error>;
+    fn scan(
+        &self,
+        tree: TreeId,
+        range: KeyRange<'_>,
+        direction: Direction,
+        visit: &mut Visit<'_>,
+    ) -> Result<(), StoreError>;
 }
 
 /// Receives a tree, a key in it, and an operand for the key.

@@ -17,11 +17,11 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use hashbrown::{DefaultHashBuilder, HashTable};
 
-use super::changes::{Change, Changes};
+use super::changes::{Changes, KeyChange};
 use super::fold::{Fold, Folded, RowChange};
 use super::overlay::{Ordered, Overlay, Row};
 use super::transaction::Work;
-use crate::base::error::Error;
+use crate::base::error::StoreError;
 use crate::base::key::TreeId;
 use crate::base::limits::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
 use crate::engine::checkpoint::room::Need;
@@ -121,8 +121,8 @@ impl Folds {
     }
 
     /// The resulting puts and deletions.
-    pub(crate) fn puts(&self) -> impl Iterator<Item = Change<'_>> {
-        self.rows.iter().filter(|row| row.old != row.new).map(|row| Change {
+    pub(crate) fn puts(&self) -> impl Iterator<Item = KeyChange<'_>> {
+        self.rows.iter().filter(|row| row.old != row.new).map(|row| KeyChange {
             operation: Operation {
                 tree: row.tree.0,
                 key: &row.key,
@@ -145,11 +145,11 @@ impl Folds {
     }
 
     /// Folds all operands of a transaction, or none. Current values are read through `view`.
-    pub(crate) fn fold(&mut self, by: Option<&dyn Fold>, view: View<'_>, changes: &Changes) -> Result<(), Error> {
-        let Some(by) = by else { return Err(Error::Refused { why: "the store has no fold function" }) };
+    pub(crate) fn fold(&mut self, by: Option<&dyn Fold>, view: View<'_>, changes: &Changes) -> Result<(), StoreError> {
+        let Some(by) = by else { return Err(StoreError::Refused { why: "the store has no fold function" }) };
         self.begin();
         let folded = catch_unwind(AssertUnwindSafe(|| self.fold_all(by, view, changes)));
-        let folded = folded.unwrap_or(Err(Error::Aborted));
+        let folded = folded.unwrap_or(Err(StoreError::Aborted));
         if folded.is_err() {
             self.take_back();
         }
@@ -189,7 +189,7 @@ impl Folds {
         self.size = size;
     }
 
-    fn fold_all(&mut self, by: &dyn Fold, view: View<'_>, changes: &Changes) -> Result<(), Error> {
+    fn fold_all(&mut self, by: &dyn Fold, view: View<'_>, changes: &Changes) -> Result<(), StoreError> {
         let mut further = Vec::new();
         let mut followed = 0;
         for (tree, key, operand) in changes.folds() {
@@ -210,12 +210,15 @@ impl Folds {
         view: View<'_>,
         further: &mut Vec<Next>,
         followed: &mut usize,
-    ) -> Result<(), Error> {
+    ) -> Result<(), StoreError> {
         let mut done = 0;
         while done < further.len() {
             *followed += 1;
             if *followed > FURTHER_MAX {
-                return Err(Error::Limit { what: "folds that follow from a transaction's", limit: FURTHER_MAX as u64 });
+                return Err(StoreError::Limit {
+                    what: "folds that follow from a transaction's",
+                    limit: FURTHER_MAX as u64,
+                });
             }
             let Next { tree, key, operand } = &mut further[done];
             let next = Next { tree: *tree, key: std::mem::take(key), operand: std::mem::take(operand) };
@@ -229,7 +232,7 @@ impl Folds {
     }
 
     /// Collects the next stage: the consequences of the derived rows that this stage changed.
-    fn follow(&mut self, by: &dyn Fold, view: View<'_>, further: &mut Vec<Next>) -> Result<(), Error> {
+    fn follow(&mut self, by: &dyn Fold, view: View<'_>, further: &mut Vec<Next>) -> Result<(), StoreError> {
         let touched = std::mem::take(&mut self.touched);
         let mut after = Vec::new();
         for row in &touched.rows {
@@ -249,7 +252,7 @@ impl Folds {
     }
 
     /// Records a derived row before the first fold into one of its keys.
-    fn touch(&mut self, by: &dyn Fold, view: View<'_>, (number, key): (u32, &[u8])) -> Result<(), Error> {
+    fn touch(&mut self, by: &dyn Fold, view: View<'_>, (number, key): (u32, &[u8])) -> Result<(), StoreError> {
         let hash = self.hasher.hash_one((number, key));
         let rows = &self.touched.rows;
         let is_it = |at: &u32| rows[*at as usize].number == number && rows[*at as usize].key == key;
@@ -275,7 +278,7 @@ impl Folds {
         view: View<'_>,
         (tree, key, operand): (TreeId, &[u8], &[u8]),
         further: &mut Vec<Next>,
-    ) -> Result<(), Error> {
+    ) -> Result<(), StoreError> {
         let derived = by.derived(tree, key);
         if let Some(derived) = derived {
             self.touch(by, view, derived)?;
@@ -297,10 +300,10 @@ impl Folds {
         match folded {
             Folded::Put | Folded::Delete => {}
             Folded::Unchanged => return Ok(()),
-            Folded::Refused(why) => return Err(Error::Refused { why }),
+            Folded::Refused(why) => return Err(StoreError::Refused { why }),
         }
         if new.as_ref().is_some_and(|new| new.len() > VALUE_BYTES_MAX) {
-            return Err(Error::Limit { what: "value", limit: VALUE_BYTES_MAX as u64 });
+            return Err(StoreError::Limit { what: "value", limit: VALUE_BYTES_MAX as u64 });
         }
         let row = &mut self.rows[place];
         self.size.take(row.operation());
@@ -310,14 +313,14 @@ impl Folds {
     }
 
     /// The index of a key's row, which is created if missing.
-    fn row(&mut self, view: View<'_>, tree: TreeId, key: &[u8], is_ordered: bool) -> Result<usize, Error> {
+    fn row(&mut self, view: View<'_>, tree: TreeId, key: &[u8], is_ordered: bool) -> Result<usize, StoreError> {
         let hash = self.hasher.hash_one((tree, key));
         let is_it = |at: &u32| self.rows[*at as usize].is(tree, key);
         if let Some(place) = self.index.find(hash, is_it) {
             return Ok(*place as usize);
         }
         if key.len() > KEY_BYTES_MAX {
-            return Err(Error::Limit { what: "key", limit: KEY_BYTES_MAX as u64 });
+            return Err(StoreError::Limit { what: "key", limit: KEY_BYTES_MAX as u64 });
         }
         let old = view.get(tree, key)?;
         let spare = &mut self.spare;

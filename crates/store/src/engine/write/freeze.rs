@@ -6,7 +6,7 @@
 use std::time::{Duration, Instant};
 
 use super::writer::Writer;
-use crate::base::error::Error;
+use crate::base::error::StoreError;
 use crate::base::fail_stop::{Held, lock};
 use crate::base::limits::{LOOK_AGAIN, READERS_WAIT_MAX};
 use crate::engine::Engine;
@@ -22,7 +22,7 @@ impl Engine {
     ///
     /// It never blocks on the writer's lock: a writer that has frozen the memtable itself meanwhile, and filled the
     /// next one too, holds that lock until this thread has merged.
-    pub(in crate::engine) fn freeze(&self) -> Result<(), Error> {
+    pub(in crate::engine) fn freeze(&self) -> Result<(), StoreError> {
         let is_wanted = {
             let current = lock(&self.current);
             current.frozen.is_none() && !current.active.is_empty()
@@ -54,7 +54,7 @@ impl Engine {
 
     /// The writer's lock for a holder of `merging`, with nothing frozen. Merges the memtable that the lock's current
     /// holder waits for, or has frozen before it released the lock.
-    pub(in crate::engine) fn writer_while_merging(&self) -> Result<Held<'_, Writer>, Error> {
+    pub(in crate::engine) fn writer_while_merging(&self) -> Result<Held<'_, Writer>, StoreError> {
         loop {
             if let Some(mut writer) = self.try_hold_writer() {
                 self.refresh(&mut writer);

@@ -8,7 +8,7 @@ use std::ops::{Bound, ControlFlow};
 use hashbrown::{DefaultHashBuilder, HashTable};
 
 use super::fold::FoldView;
-use crate::base::error::Error;
+use crate::base::error::StoreError;
 use crate::base::key::{Direction, KeyRange, TreeId, Visit};
 use crate::engine::read::view::View;
 use crate::log::{Edit, Operation};
@@ -46,7 +46,7 @@ pub(super) struct Overlay<'f> {
 }
 
 impl FoldView for Overlay<'_> {
-    fn get(&self, tree: TreeId, key: &[u8]) -> Result<Option<Cow<'_, [u8]>>, Error> {
+    fn get(&self, tree: TreeId, key: &[u8]) -> Result<Option<Cow<'_, [u8]>>, StoreError> {
         let hash = self.hasher.hash_one((tree, key));
         match self.index.find(hash, |at| self.rows[*at as usize].is(tree, key)) {
             Some(place) => Ok(self.rows[*place as usize].new.as_deref().map(Cow::Borrowed)),
@@ -60,7 +60,7 @@ impl FoldView for Overlay<'_> {
         range: KeyRange<'_>,
         direction: Direction,
         visit: &mut Visit<'_>,
-    ) -> Result<(), Error> {
+    ) -> Result<(), StoreError> {
         let folded = self.ordered.iter().find(|(of, _)| *of == tree).filter(|_| !is_empty(range));
         let Some((_, folded)) = folded else { return self.view.scan(tree, range, direction, visit) };
         let mut folded = Folded::of(folded, range, direction);

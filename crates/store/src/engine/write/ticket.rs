@@ -10,8 +10,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::Thread;
 
-use super::transaction::{Abort, Commit, Transaction, Tx};
-use crate::base::error::Error;
+use super::transaction::{Abort, Commit, RetriableTransaction, Tx};
+use crate::base::error::StoreError;
 use crate::base::fail_stop::lock;
 
 /// Threads woken through one leader. A wake-up costs the waking thread microseconds: a committer that woke 32 waiters
@@ -55,7 +55,7 @@ pub(crate) struct Ticket {
 
 /// An outcome, with the threads that its receiver has to wake.
 struct Settled {
-    outcome: Result<Commit, Error>,
+    outcome: Result<Commit, StoreError>,
     to_wake: Vec<Thread>,
 }
 
@@ -65,13 +65,13 @@ impl Ticket {
         Arc::new(Ticket { outcome: Mutex::new(None), is_settled: false.into(), thread: std::thread::current() })
     }
 
-    fn put(&self, outcome: Result<Commit, Error>, to_wake: Vec<Thread>) {
+    fn put(&self, outcome: Result<Commit, StoreError>, to_wake: Vec<Thread>) {
         *lock(&self.outcome) = Some(Settled { outcome, to_wake });
         self.is_settled.store(true, Ordering::Release);
     }
 
     /// Yields at most this often, then sleeps.
-    fn wait(&self, yields: u32) -> Result<Commit, Error> {
+    fn wait(&self, yields: u32) -> Result<Commit, StoreError> {
         for _ in 0..yields {
             if self.is_settled.load(Ordering::Acquire) {
                 break;
@@ -91,7 +91,7 @@ impl Ticket {
 /// The shard that is gathered while a batch is acknowledged. Its leader gets its outcome last, after all the threads that it wakes.
 struct Shard {
     leader: Arc<Ticket>,
-    outcome: Result<Commit, Error>,
+    outcome: Result<Commit, StoreError>,
     others: Vec<Thread>,
 }
 
@@ -107,7 +107,7 @@ thread_local! {
 }
 
 /// Sets a ticket's outcome; its thread is woken at the latest by [`wake_waiting`], which must follow on this thread.
-fn settle(ticket: Arc<Ticket>, outcome: Result<Commit, Error>) {
+fn settle(ticket: Arc<Ticket>, outcome: Result<Commit, StoreError>) {
     let full = SHARD_NOW.with_borrow_mut(|now| {
         match now {
             None => *now = Some(Shard { leader: ticket, outcome, others: Vec::with_capacity(SHARD - 1) }),
@@ -149,8 +149,8 @@ impl Waiting {
     pub(crate) fn run(
         change: &mut Change<'_>,
         crowd: &Crowd,
-        hand_over: impl FnOnce(Box<Waiting>) -> Result<(), Error>,
-    ) -> Result<Commit, Error> {
+        hand_over: impl FnOnce(Box<Waiting>) -> Result<(), StoreError>,
+    ) -> Result<Commit, StoreError> {
         let ticket = Ticket::new();
         let change: *mut Change<'_> = change;
         // SAFETY: only the lifetime in the type changes. Only `prepare` follows the pointer, and it needs the
@@ -163,13 +163,13 @@ impl Waiting {
     }
 }
 
-impl Transaction for Waiting {
+impl RetriableTransaction for Waiting {
     fn prepare(&mut self, tx: &mut Tx<'_>) -> Result<(), Abort> {
         // SAFETY: see `run`: its caller is blocked there and lends the closure exclusively; `&mut self` excludes a second call.
         unsafe { (*self.change)(tx) }
     }
 
-    fn finish(mut self: Box<Self>, outcome: Result<Commit, Error>) {
+    fn finish(mut self: Box<Self>, outcome: Result<Commit, StoreError>) {
         self.is_settled = true;
         settle(Arc::clone(&self.ticket), outcome);
     }
@@ -178,7 +178,7 @@ impl Transaction for Waiting {
 impl Drop for Waiting {
     fn drop(&mut self) {
         if !self.is_settled {
-            settle(Arc::clone(&self.ticket), Err(Error::Closed));
+            settle(Arc::clone(&self.ticket), Err(StoreError::Closed));
             wake_waiting();
         }
     }

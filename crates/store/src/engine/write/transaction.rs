@@ -7,7 +7,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use super::changes::Changes;
 use super::reads::Reads;
-use crate::base::error::Error;
+use crate::base::error::StoreError;
 use crate::base::key::{Direction, Entry, KeyRange, Span, TreeId, Version, Visit};
 use crate::engine::read::view::{View, first_of};
 
@@ -23,7 +23,7 @@ pub struct Commit {
 pub struct Abort;
 
 /// A transaction as a value: it can be prepared again if its reads have changed.
-pub trait Transaction: Send {
+pub trait RetriableTransaction: Send {
     /// Reads through `tx`, checks, and puts its changes into `tx`. Called first on the caller's thread against a
     /// snapshot. If another transaction has changed what it read, it is called again, on the writer's thread, against
     /// the newest state. The result must depend only on what it reads. A panic on the writer's thread counts as
@@ -31,11 +31,11 @@ pub trait Transaction: Send {
     fn prepare(&mut self, tx: &mut Tx<'_>) -> Result<(), Abort>;
     /// Called once with the outcome: the version of the durable transaction, or an error. Runs on a thread of the store
     /// and must not block.
-    fn finish(self: Box<Self>, outcome: Result<Commit, Error>);
+    fn finish(self: Box<Self>, outcome: Result<Commit, StoreError>);
 }
 
 /// A panic in a caller's code must not end a committer.
-pub(crate) fn finish(transaction: Box<dyn Transaction>, outcome: Result<Commit, Error>) {
+pub(crate) fn finish(transaction: Box<dyn RetriableTransaction>, outcome: Result<Commit, StoreError>) {
     if catch_unwind(AssertUnwindSafe(|| transaction.finish(outcome))).is_err() {
         tracing::error!("a transaction's finish panicked; its commit stands");
     }
@@ -46,7 +46,7 @@ pub enum Submit {
     /// It is queued; `finish` will be called.
     Queued,
     /// The queue is full: the transaction is returned, and `finish` was not called.
-    Busy(Box<dyn Transaction>),
+    Busy(Box<dyn RetriableTransaction>),
 }
 
 /// The interface of a transaction to the data: reads see the snapshot and the transaction's own changes. Point reads
@@ -83,7 +83,7 @@ impl Work {
         &mut self,
         view: View<'_>,
         prepare: &mut dyn FnMut(&mut Tx<'_>) -> Result<(), Abort>,
-    ) -> Result<(), Error> {
+    ) -> Result<(), StoreError> {
         self.reads.clear();
         self.changes.clear();
         self.snapshot = view.version;
@@ -97,7 +97,7 @@ impl Work {
         }
         if self.is_aborted {
             self.changes.clear();
-            return Err(Error::Aborted);
+            return Err(StoreError::Aborted);
         }
         match self.changes.take_failure() {
             Some(failure) => Err(failure),
@@ -108,7 +108,7 @@ impl Work {
 
 impl Tx<'_> {
     /// Reads a key; the transaction's own changes come first.
-    pub fn get(&mut self, tree: TreeId, key: &[u8]) -> Result<Option<Cow<'_, [u8]>>, Error> {
+    pub fn get(&mut self, tree: TreeId, key: &[u8]) -> Result<Option<Cow<'_, [u8]>>, StoreError> {
         self.refuse_after_fold(tree)?;
         if self.work.changes.get(tree, key).is_none() {
             self.work.reads.point(tree, key);
@@ -119,7 +119,7 @@ impl Tx<'_> {
 
     /// Like [`Tx::get`], but the read is not validated: the transaction is not prepared again if another one changes the key.
     /// For a value that decides the same after every change that others may make, such as a bound that only rises.
-    pub fn peek(&mut self, tree: TreeId, key: &[u8]) -> Result<Option<Cow<'_, [u8]>>, Error> {
+    pub fn peek(&mut self, tree: TreeId, key: &[u8]) -> Result<Option<Cow<'_, [u8]>>, StoreError> {
         self.refuse_after_fold(tree)?;
         match self.work.changes.get(tree, key) {
             Some(own) => Ok(own.map(Cow::Borrowed)),
@@ -134,7 +134,7 @@ impl Tx<'_> {
         range: KeyRange<'_>,
         direction: Direction,
         visit: &mut Visit<'_>,
-    ) -> Result<(), Error> {
+    ) -> Result<(), StoreError> {
         self.refuse_after_fold(tree)?;
         let changes = &self.work.changes;
         let own = changes.in_range(tree, range, direction);
@@ -160,12 +160,12 @@ impl Tx<'_> {
     }
 
     /// The first entry of a range.
-    pub fn first(&mut self, tree: TreeId, range: KeyRange<'_>) -> Result<Option<Entry>, Error> {
+    pub fn first(&mut self, tree: TreeId, range: KeyRange<'_>) -> Result<Option<Entry>, StoreError> {
         first_of(|visit| self.scan(tree, range, Direction::Forward, visit))
     }
 
     /// The last entry of a range.
-    pub fn last(&mut self, tree: TreeId, range: KeyRange<'_>) -> Result<Option<Entry>, Error> {
+    pub fn last(&mut self, tree: TreeId, range: KeyRange<'_>) -> Result<Option<Entry>, StoreError> {
         first_of(|visit| self.scan(tree, range, Direction::Backward, visit))
     }
 
@@ -194,7 +194,7 @@ impl Tx<'_> {
 
     /// Applies an operand to the key's value at commit, by the store's [`crate::Fold`]. Reads nothing, so it conflicts
     /// with no other fold of the same key. A reader that sees the transaction sees the result of its folds. A
-    /// transaction must neither read nor otherwise change a tree into which it has folded: that is [`Error::Refused`].
+    /// transaction must neither read nor otherwise change a tree into which it has folded: that is [`StoreError::Refused`].
     ///
     /// Readers of changes get the results of a batch's folds as puts and deletions, in a separate transaction at the end of the
     /// batch.
@@ -203,10 +203,10 @@ impl Tx<'_> {
     }
 
     /// Returns an error if the transaction has folded into the tree, whose content is then known only at commit.
-    fn refuse_after_fold(&self, tree: TreeId) -> Result<(), Error> {
+    fn refuse_after_fold(&self, tree: TreeId) -> Result<(), StoreError> {
         match self.work.changes.folds_into(tree) {
             false => Ok(()),
-            true => Err(Error::Refused { why: "it reads a tree into which it has folded" }),
+            true => Err(StoreError::Refused { why: "it reads a tree into which it has folded" }),
         }
     }
 }

@@ -10,11 +10,11 @@ use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use super::batch::{OpenBatch, Request};
-use super::changes::Change;
+use super::changes::KeyChange;
 use super::fold::Fold;
 use super::fold_results::Folds;
 use super::transaction::{Abort, Tx, Work};
-use crate::base::error::Error;
+use crate::base::error::StoreError;
 use crate::base::fail_stop::{Held, lock};
 use crate::base::key::{TreeId, Version};
 use crate::base::limits::{LOOK_FOR_READERS_EVERY, READERS_WAIT_MAX};
@@ -60,7 +60,7 @@ pub(crate) enum Placed {
     /// The batch must be sent before there is room.
     SendFirst,
     /// It was not placed.
-    Refused(Error),
+    Refused(StoreError),
 }
 
 type Prepare<'p> = dyn FnMut(&mut Tx<'_>) -> Result<(), Abort> + 'p;
@@ -131,12 +131,12 @@ impl Engine {
             self.put_folds(writer, batch);
             let view = View { generation: &writer.generation, version: writer.newest() };
             let redone = catch_unwind(AssertUnwindSafe(|| work.prepare(view, prepare)));
-            if let Err(error) = redone.unwrap_or(Err(Error::Aborted)) {
+            if let Err(error) = redone.unwrap_or(Err(StoreError::Aborted)) {
                 return Placed::Refused(error);
             }
         }
         if work.is_aborted {
-            return Placed::Refused(Error::Aborted);
+            return Placed::Refused(StoreError::Aborted);
         }
         if work.changes.is_empty() {
             return Placed::Done(writer.newest());
@@ -182,7 +182,7 @@ impl Engine {
     }
 
     /// True if log, memtable and disk have room; false if the batch has to be sent first.
-    fn make_room(&self, writer: &mut Writer, batch: &OpenBatch, work: &Work) -> Result<bool, Error> {
+    fn make_room(&self, writer: &mut Writer, batch: &OpenBatch, work: &Work) -> Result<bool, StoreError> {
         let is_first = batch.builder.transactions() == 0;
         let log_bytes = batch.builder.len() + work.changes.log_bytes() + writer.folds.log_bytes();
         let fits_log = |tail: &Tail| log_bytes.next_multiple_of(DIRECT_ALIGN) as u64 <= tail.room();
@@ -193,7 +193,7 @@ impl Engine {
             self.roll(writer)?;
             if !fits_log(&writer.tail) {
                 let (limit, what) = self.options.transaction_bound();
-                return Err(Error::Limit { what, limit: limit as u64 });
+                return Err(StoreError::Limit { what, limit: limit as u64 });
             }
         }
         while !self.has_disk_room(writer, work)? {
@@ -206,7 +206,10 @@ impl Engine {
             if writer.table.table().is_empty() {
                 // The transaction is within the bound on bytes, but spread over so many trees that even an empty memtable
                 // might be too small.
-                return Err(Error::Limit { what: "transaction", limit: self.options.transaction_bound().0 as u64 });
+                return Err(StoreError::Limit {
+                    what: "transaction",
+                    limit: self.options.transaction_bound().0 as u64,
+                });
             }
             if writer.generation.frozen.is_none() {
                 self.rotate_waiting(writer)?;
@@ -221,10 +224,10 @@ impl Engine {
     }
 
     /// Continues in the next segment of the log. On a full disk a checkpoint first releases older segments.
-    fn roll(&self, writer: &mut Writer) -> Result<(), Error> {
+    fn roll(&self, writer: &mut Writer) -> Result<(), StoreError> {
         loop {
             match self.log.roll(&mut writer.tail) {
-                Err(Error::Full) if self.log.has_older_segments() && !writer.is_all_merged() => {
+                Err(StoreError::Full) if self.log.has_older_segments() && !writer.is_all_merged() => {
                     self.empty_memtables(writer)?;
                 }
                 rolled => return rolled,
@@ -233,7 +236,7 @@ impl Engine {
     }
 
     /// Whether the pages for the checkpoint of this transaction are reserved; false if a checkpoint now would help.
-    fn has_disk_room(&self, writer: &Writer, work: &Work) -> Result<bool, Error> {
+    fn has_disk_room(&self, writer: &Writer, work: &Work) -> Result<bool, StoreError> {
         let mut need = writer.need;
         let mut keys = writer.table.table().len();
         let (mut puts, mut deletions) = (0, 0);
@@ -257,13 +260,13 @@ impl Engine {
         match self.room.ask(pages + reserve + margin, need.runs, self) {
             Ok(()) => Ok(true),
             // A checkpoint usually takes fewer pages than its bound.
-            Err(Error::Full) if !writer.is_all_merged() => Ok(false),
+            Err(StoreError::Full) if !writer.is_all_merged() => Ok(false),
             Err(error) => Err(error),
         }
     }
 
     /// One step towards empty memtables: waits for the checkpoint of the frozen one, or freezes the active one.
-    fn empty_memtables(&self, writer: &mut Writer) -> Result<(), Error> {
+    fn empty_memtables(&self, writer: &mut Writer) -> Result<(), StoreError> {
         if writer.generation.frozen.is_none() {
             return self.rotate_waiting(writer);
         }
@@ -272,7 +275,12 @@ impl Engine {
         Ok(())
     }
 
-    fn append<'c>(&self, writer: &mut Writer, batch: &mut OpenBatch, changes: impl Iterator<Item = Change<'c>>) -> u64 {
+    fn append<'c>(
+        &self,
+        writer: &mut Writer,
+        batch: &mut OpenBatch,
+        changes: impl Iterator<Item = KeyChange<'c>>,
+    ) -> u64 {
         let version = writer.next_version;
         if batch.builder.transactions() == 0 {
             batch.builder.restart(version);
@@ -302,7 +310,7 @@ impl Engine {
     }
 
     /// Freezes the active memtable for a transaction that waits for room.
-    fn rotate_waiting(&self, writer: &mut Writer) -> Result<(), Error> {
+    fn rotate_waiting(&self, writer: &mut Writer) -> Result<(), StoreError> {
         let wait_max = if writer.gave_up { Duration::ZERO } else { READERS_WAIT_MAX };
         let rotated = self.rotate(writer, wait_max);
         writer.gave_up = rotated.is_err();
@@ -312,7 +320,7 @@ impl Engine {
     /// Freezes the active memtable and continues with a new one. The open batch, if any, will be sealed at the tail's
     /// position, so replay of the changes that the frozen memtable lacks must start there. If readers hold too many
     /// states or memtables, waits at most `wait_max` for each of the two. After an error nothing has changed.
-    pub(crate) fn rotate(&self, writer: &mut Writer, wait_max: Duration) -> Result<(), Error> {
+    pub(crate) fn rotate(&self, writer: &mut Writer, wait_max: Duration) -> Result<(), StoreError> {
         // Otherwise the frozen memtable would be dropped, and its acknowledged changes with it.
         assert!(writer.generation.frozen.is_none(), "a frozen memtable is merged before the next one is frozen");
         let place = self.reserve_state(wait_max)?;
@@ -331,12 +339,12 @@ impl Engine {
     }
 
     /// An empty memtable. Arenas alternate: the one merged last is reused once no reader holds it. If readers hold the
-    /// maximum number, waits for them, and fails with [`Error::Busy`].
+    /// maximum number, waits for them, and fails with [`StoreError::Busy`].
     pub(in crate::engine) fn next_memtable(
         &self,
         writer: &mut Writer,
         wait_max: Duration,
-    ) -> Result<(Arc<Memtable>, MemtableWriter), Error> {
+    ) -> Result<(Arc<Memtable>, MemtableWriter), StoreError> {
         let began = Instant::now();
         let made = loop {
             // Old states that no reader holds may still hold memtables, among them the writer's own copy.
@@ -346,11 +354,11 @@ impl Engine {
             let spare = lock(&self.spare).take().and_then(Arc::into_inner);
             writer.memtables.retain(|table| table.strong_count() > 0);
             match spare {
-                Some(spare) => break spare.reuse().map_err(|error| Error::io("reuse a memtable", error))?,
+                Some(spare) => break spare.reuse().map_err(|error| StoreError::io("reuse a memtable", error))?,
                 None if writer.memtables.len() < self.options.memtables_max => {
                     break new_memtable(self.options.memtable_bytes)?;
                 }
-                None if began.elapsed() >= wait_max => return Err(Error::Busy),
+                None if began.elapsed() >= wait_max => return Err(StoreError::Busy),
                 None => {}
             }
             self.check_writable()?;
@@ -366,8 +374,8 @@ impl Engine {
     }
 }
 
-pub(crate) fn new_memtable(bytes: usize) -> Result<(Arc<Memtable>, MemtableWriter), Error> {
-    Memtable::new(bytes).map_err(|error| Error::io("allocate a memtable", error))
+pub(crate) fn new_memtable(bytes: usize) -> Result<(Arc<Memtable>, MemtableWriter), StoreError> {
+    Memtable::new(bytes).map_err(|error| StoreError::io("allocate a memtable", error))
 }
 
 /// Puts an operation, read from the log or about to be logged, into the memtable.

@@ -5,7 +5,7 @@
 
 use super::output::Output;
 use super::run::{Held, Run};
-use crate::base::error::Error;
+use crate::base::error::StoreError;
 use crate::base::head::common_prefix;
 use crate::tree::format::page::LEVEL_MAX;
 use crate::tree::format::root::Root;
@@ -40,7 +40,7 @@ impl<'a> Assembler<'a> {
     }
 
     /// Writes the pages that a heavy run can already fill.
-    pub(in crate::tree) fn relieve(&mut self, level: u8, output: &mut Output) -> Result<(), Error> {
+    pub(in crate::tree) fn relieve(&mut self, level: u8, output: &mut Output) -> Result<(), StoreError> {
         if self.run(level).is_heavy() {
             let ends = self.run(level).plan_early(level);
             self.write(level, &ends, output)?;
@@ -49,7 +49,7 @@ impl<'a> Assembler<'a> {
     }
 
     /// Writes a level's whole run and closes it. The levels below are closed already.
-    pub(super) fn close(&mut self, level: u8, output: &mut Output) -> Result<(), Error> {
+    pub(super) fn close(&mut self, level: u8, output: &mut Output) -> Result<(), StoreError> {
         let append = self.append;
         let ends = self.run(level).plan_all(level, append);
         self.write(level, &ends, output)?;
@@ -57,7 +57,7 @@ impl<'a> Assembler<'a> {
         Ok(())
     }
 
-    fn write(&mut self, level: u8, ends: &[usize], output: &mut Output) -> Result<(), Error> {
+    fn write(&mut self, level: u8, ends: &[usize], output: &mut Output) -> Result<(), StoreError> {
         if ends.is_empty() {
             return Ok(());
         }
@@ -84,7 +84,7 @@ impl<'a> Assembler<'a> {
     }
 
     /// Closes all levels. Returns the resulting tree, without its entry count.
-    pub(in crate::tree) fn finish(mut self, output: &mut Output) -> Result<Root, Error> {
+    pub(in crate::tree) fn finish(mut self, output: &mut Output) -> Result<Root, StoreError> {
         let mut level = 0;
         loop {
             let is_top = self.runs.iter().skip(usize::from(level) + 1).all(Run::is_empty);

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::JoinHandle;
 
-use crate::base::error::Error;
+use crate::base::error::StoreError;
 use crate::disk::DiskFile;
 use crate::tree::state::shared::Shared;
 
@@ -57,7 +57,7 @@ impl ChunkWriter {
     }
 
     /// Writes a chunk, now or soon, and leaves an empty buffer in its place. An error may be returned by a later call.
-    pub(super) fn write(&mut self, bytes: &mut Vec<u8>, start: u64) -> Result<(), Error> {
+    pub(super) fn write(&mut self, bytes: &mut Vec<u8>, start: u64) -> Result<(), StoreError> {
         if self.may_move && self.written >= ALONE_BYTES {
             self.move_beside();
         }
@@ -78,7 +78,7 @@ impl ChunkWriter {
     }
 
     /// Waits until all chunks are written. After that it accepts no more.
-    pub(super) fn finish(&mut self) -> Result<(), Error> {
+    pub(super) fn finish(&mut self) -> Result<(), StoreError> {
         match std::mem::replace(&mut self.place, Place::Failed) {
             Place::Beside(beside) => beside.join(),
             Place::Here(paced) => {
@@ -106,7 +106,7 @@ impl ChunkWriter {
     }
 
     #[cold]
-    fn failed(&self) -> Error {
+    fn failed(&self) -> StoreError {
         self.shared.io_failure("write pages", io::Error::other("an earlier write of this build failed"))
     }
 }
@@ -124,7 +124,7 @@ struct Paced {
 const NOTHING: (u64, u64, usize) = (u64::MAX, 0, 0);
 
 impl Paced {
-    fn write(&mut self, bytes: &[u8], start: u64) -> Result<(), Error> {
+    fn write(&mut self, bytes: &[u8], start: u64) -> Result<(), StoreError> {
         let file = self.shared.file();
         file.write_all_at(bytes, start).map_err(|error| self.shared.io("write pages", error))?;
         let (low, high, sum) = self.unpaced;
@@ -142,7 +142,7 @@ impl Paced {
 struct Beside {
     full: SyncSender<Chunk>,
     empty: Receiver<Vec<u8>>,
-    thread: JoinHandle<Result<(), Error>>,
+    thread: JoinHandle<Result<(), StoreError>>,
     shared: Arc<Shared>,
 }
 
@@ -183,7 +183,7 @@ impl Beside {
         self.full.send(Chunk { bytes: std::mem::replace(bytes, next), start }).is_ok()
     }
 
-    fn join(self) -> Result<(), Error> {
+    fn join(self) -> Result<(), StoreError> {
         drop(self.full);
         self.thread.join().unwrap_or_else(|_| {
             let panicked = io::Error::other("the thread that writes them panicked");

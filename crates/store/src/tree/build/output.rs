@@ -12,7 +12,7 @@
 use std::sync::Arc;
 
 use super::chunk_writer::{ChunkWriter, Pace};
-use crate::base::error::Error;
+use crate::base::error::StoreError;
 use crate::tree::format::node::{self, OverflowRef, Payload};
 use crate::tree::format::page::{
     self, Extent, HEADER_BYTES, Header, Kind, PAGE_BYTES, Page, PageNo, put_crc, put_overflow_len,
@@ -98,7 +98,7 @@ impl Output {
     }
 
     /// A page for the caller to fill with [`Output::put`].
-    pub(super) fn allocate(&mut self) -> Result<PageNo, Error> {
+    pub(super) fn allocate(&mut self) -> Result<PageNo, StoreError> {
         if self.reserve.count == 0 {
             self.reserve = self.shared.take_some((self.reserve_bytes / PAGE_BYTES) as u32, self.growth)?;
             self.count_taken(self.reserve.count);
@@ -106,7 +106,7 @@ impl Output {
         Ok(self.use_reserve(1).start)
     }
 
-    fn allocate_run(&mut self, count: u32) -> Result<Extent, Error> {
+    fn allocate_run(&mut self, count: u32) -> Result<Extent, StoreError> {
         if self.reserve.count >= count {
             return Ok(self.use_reserve(count));
         }
@@ -133,7 +133,7 @@ impl Output {
     }
 
     /// Writes an allocated page, with its checksum.
-    pub(super) fn put(&mut self, place: PageNo, fill: impl FnOnce(&mut Page)) -> Result<(), Error> {
+    pub(super) fn put(&mut self, place: PageNo, fill: impl FnOnce(&mut Page)) -> Result<(), StoreError> {
         let page = self.next_page(place)?;
         fill(page);
         page::seal(page);
@@ -146,7 +146,7 @@ impl Output {
         &mut self,
         level: u8,
         entries: impl Iterator<Item = (&'k [u8], Payload<'k>)> + Clone,
-    ) -> Result<PageNo, Error> {
+    ) -> Result<PageNo, StoreError> {
         let place = self.allocate()?;
         let sequence = self.sequence;
         self.put(place, |page| node::encode(page, place, level, sequence, entries))?;
@@ -154,7 +154,7 @@ impl Output {
     }
 
     /// Writes a value into an extent of its own: a header, then the bytes without a gap, so that it can be read as one slice.
-    pub(in crate::tree) fn write_overflow(&mut self, value: &[u8]) -> Result<OverflowRef, Error> {
+    pub(in crate::tree) fn write_overflow(&mut self, value: &[u8]) -> Result<OverflowRef, StoreError> {
         let extent = self.allocate_run(page::overflow_pages(value.len()))?;
         let (start, rest) = value.split_at(value.len().min(PAGE_BYTES - HEADER_BYTES));
         let mut first = [0; PAGE_BYTES];
@@ -179,7 +179,7 @@ impl Output {
     }
 
     /// A zeroed page in the buffer.
-    fn next_page(&mut self, place: PageNo) -> Result<&mut Page, Error> {
+    fn next_page(&mut self, place: PageNo) -> Result<&mut Page, StoreError> {
         let buffered = self.buffer.len();
         let is_next = self.buffer_start.offset() + buffered as u64 == place.offset();
         let begins_chunk = place.offset().is_multiple_of(self.chunk_bytes as u64);
@@ -196,7 +196,7 @@ impl Output {
     }
 
     /// Writes all buffered pages, or passes them to the writing thread.
-    pub(in crate::tree) fn flush(&mut self) -> Result<(), Error> {
+    pub(in crate::tree) fn flush(&mut self) -> Result<(), StoreError> {
         if self.buffer.is_empty() {
             return Ok(());
         }
@@ -205,7 +205,7 @@ impl Output {
     }
 
     /// The same, and waits until all are written. Nothing can be written afterwards.
-    pub(in crate::tree) fn settle(&mut self) -> Result<(), Error> {
+    pub(in crate::tree) fn settle(&mut self) -> Result<(), StoreError> {
         self.flush()?;
         self.writer.finish()
     }

@@ -13,7 +13,7 @@
 use std::collections::BTreeMap;
 
 use super::output::Output;
-use crate::base::error::Error;
+use crate::base::error::StoreError;
 use crate::tree::format::meta::{CHUNK_PAGES, DIRECTORY_CHUNKS};
 use crate::tree::format::page::{self, BODY_BYTES, Extent, HEADER_BYTES, Header, Kind, PAGE_BYTES, PageNo};
 use crate::tree::state::shared::Shared;
@@ -37,7 +37,7 @@ impl Places {
     }
 
     /// Reads the map of a meta page; every page is checked.
-    pub(in crate::tree) fn load(shared: &Shared, directories: &[PageNo]) -> Result<(Places, Bitmap), Error> {
+    pub(in crate::tree) fn load(shared: &Shared, directories: &[PageNo]) -> Result<(Places, Bitmap), StoreError> {
         let mut places = Places { directories: directories.to_vec(), chunks: Vec::new() };
         let mut bits = Bitmap::default();
         for &directory in directories {
@@ -99,7 +99,7 @@ pub(in crate::tree) fn store(
     mut live: Bitmap,
     old: &Places,
     freed: &mut Vec<Extent>,
-) -> Result<(Places, Bitmap), Error> {
+) -> Result<(Places, Bitmap), StoreError> {
     let mut rewrite = Rewrite::default();
     rewrite.touch(output.allocated());
     rewrite.touch(freed);
@@ -127,7 +127,7 @@ pub(in crate::tree) fn store(
     Ok((places, live))
 }
 
-fn write(output: &mut Output, live: &Bitmap, old: &Places, rewrite: &Rewrite) -> Result<Places, Error> {
+fn write(output: &mut Output, live: &Bitmap, old: &Places, rewrite: &Rewrite) -> Result<Places, StoreError> {
     let mut places = old.clone();
     for (&index, &place) in &rewrite.chunks {
         if places.chunks.len() <= index {

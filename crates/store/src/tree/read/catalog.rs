@@ -13,7 +13,7 @@
 use std::sync::Arc;
 
 use super::walk::Walk;
-use crate::base::error::Error;
+use crate::base::error::StoreError;
 use crate::base::limits::TREES_MAX;
 use crate::tree::format::node::Stored;
 use crate::tree::format::page::{Damage, LEVEL_MAX, PageNo};
@@ -96,7 +96,7 @@ impl Trees {
 }
 
 /// Reads the catalog of a meta page; its pages are checked.
-pub(in crate::tree) fn load(shared: &Shared, root: Root) -> Result<Trees, Error> {
+pub(in crate::tree) fn load(shared: &Shared, root: Root) -> Result<Trees, StoreError> {
     let mut trees = Trees::default();
     let mut walk = Walk::new(shared, root, true);
     walk.first()?;

@@ -6,24 +6,24 @@ use std::ops::Bound;
 
 use super::view::TreeView;
 use super::walk::Walk;
-use crate::base::error::Error;
+use crate::base::error::StoreError;
 use crate::base::key::TreeId;
 
 /// See the module's text. Before a seek, and past either end, it is on no entry.
-pub struct Cursor<'v> {
+pub struct TreeCursor<'v> {
     walk: Walk<'v>,
 }
 
 impl TreeView {
     /// A cursor over a tree, not yet on an entry.
-    pub fn cursor(&self, tree: TreeId) -> Cursor<'_> {
-        Cursor { walk: Walk::new(self.shared(), self.root(tree), false) }
+    pub fn cursor(&self, tree: TreeId) -> TreeCursor<'_> {
+        TreeCursor { walk: Walk::new(self.shared(), self.root(tree), false) }
     }
 }
 
-impl<'v> Cursor<'v> {
+impl<'v> TreeCursor<'v> {
     /// Moves to the first entry within a lower bound.
-    pub fn seek(&mut self, from: Bound<&[u8]>) -> Result<(), Error> {
+    pub fn seek(&mut self, from: Bound<&[u8]>) -> Result<(), StoreError> {
         match from {
             Bound::Unbounded => self.walk.first(),
             Bound::Included(key) => self.walk.seek(key, true),
@@ -32,7 +32,7 @@ impl<'v> Cursor<'v> {
     }
 
     /// Moves to the last entry within an upper bound.
-    pub fn seek_back(&mut self, to: Bound<&[u8]>) -> Result<(), Error> {
+    pub fn seek_back(&mut self, to: Bound<&[u8]>) -> Result<(), StoreError> {
         match to {
             Bound::Unbounded => self.walk.last(),
             Bound::Included(key) => self.walk.seek_back(key, true),
@@ -49,13 +49,13 @@ impl<'v> Cursor<'v> {
     /// Moves to the next entry.
     #[inline]
     #[expect(clippy::should_implement_trait, reason = "a cursor's entry is read by key() and value(), not returned")]
-    pub fn next(&mut self) -> Result<(), Error> {
+    pub fn next(&mut self) -> Result<(), StoreError> {
         self.walk.next()
     }
 
     /// Moves to the previous entry.
     #[inline]
-    pub fn previous(&mut self) -> Result<(), Error> {
+    pub fn previous(&mut self) -> Result<(), StoreError> {
         self.walk.previous()
     }
 
@@ -67,7 +67,7 @@ impl<'v> Cursor<'v> {
 
     /// The current value; empty if the cursor is on no entry.
     #[inline]
-    pub fn value(&self) -> Result<&'v [u8], Error> {
+    pub fn value(&self) -> Result<&'v [u8], StoreError> {
         if self.is_valid() { self.walk.value() } else { Ok(&[]) }
     }
 }

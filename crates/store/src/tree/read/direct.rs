@@ -10,7 +10,7 @@
 use std::io;
 
 use super::view::TreeView;
-use crate::base::error::Error;
+use crate::base::error::StoreError;
 use crate::tree::format::node::{Node, OverflowRef, Stored};
 use crate::tree::format::page::{self, Damage, Extent, HEADER_BYTES, Kind, PAGE_BYTES, PageNo};
 use crate::tree::state::shared::Shared;
@@ -72,7 +72,7 @@ impl Part {
 
 impl TreeView {
     /// Continues a lookup in the bytes of a part, which were read from the disk.
-    pub(crate) fn go_on<'b>(&self, key: &[u8], part: Part, bytes: &'b [u8]) -> Result<Told<'b>, Error> {
+    pub(crate) fn go_on<'b>(&self, key: &[u8], part: Part, bytes: &'b [u8]) -> Result<Told<'b>, StoreError> {
         let shared = self.shared();
         match part.0 {
             Pages::Leaf(place) => {
@@ -91,7 +91,7 @@ impl TreeView {
 
     /// Counts the pages of a part that the disk failed to read, and makes the error.
     #[cold]
-    pub(crate) fn read_failed(&self, part: Part, error: io::Error) -> Error {
+    pub(crate) fn read_failed(&self, part: Part, error: io::Error) -> StoreError {
         let shared = self.shared();
         shared.refused.note(part.extent());
         shared.io_failure("read", error)
@@ -113,7 +113,7 @@ impl Shared {
         place: OverflowRef,
         extent: &'b [u8],
         check: bool,
-    ) -> Result<&'b [u8], Error> {
+    ) -> Result<&'b [u8], StoreError> {
         let damage = |what| self.damage(place.start, Damage(what));
         let first = extent.first_chunk::<PAGE_BYTES>().ok_or_else(|| damage("page beyond the end of the file"))?;
         if page::kind_byte(first) != Kind::Overflow as u8

@@ -8,7 +8,7 @@ use std::ops::{Bound, ControlFlow};
 
 use super::view::TreeView;
 use super::walk::{Beginning, Walk};
-use crate::base::error::Error;
+use crate::base::error::StoreError;
 use crate::base::key::{Direction, KeyRange, TreeId, Visit};
 use crate::tree::format::node::{Node, OverflowRef, Stored};
 use crate::tree::format::page::PageNo;
@@ -30,9 +30,9 @@ pub(crate) struct LeafEntries<'v> {
 /// What a read may wait for: a page that is not in memory, the checksum of a long value.
 #[derive(Clone, Copy)]
 pub(crate) struct WaitLimits {
-    /// Return [`Error::NotInMemory`] for a page that is not in memory. Costs a system call for each page.
+    /// Return [`StoreError::NotInMemory`] for a page that is not in memory. Costs a system call for each page.
     pub(crate) is_asking: bool,
-    /// Longest value whose checksum is computed; a longer one that was not read before is [`Error::NotInMemory`].
+    /// Longest value whose checksum is computed; a longer one that was not read before is [`StoreError::NotInMemory`].
     pub(crate) check_max: usize,
 }
 
@@ -65,7 +65,7 @@ impl<'v> LeafEntries<'v> {
 
     /// The value of an entry.
     #[inline]
-    pub(crate) fn value(&self, number: usize) -> Result<&'v [u8], Error> {
+    pub(crate) fn value(&self, number: usize) -> Result<&'v [u8], StoreError> {
         match self.leaf.stored(self.index(number)) {
             Ok(Stored::Inline(value)) => Ok(value),
             Ok(Stored::Overflow(place)) => self.overflow(place),
@@ -74,7 +74,7 @@ impl<'v> LeafEntries<'v> {
     }
 
     #[inline]
-    fn value_of(&self, stored: Stored<'v>) -> Result<&'v [u8], Error> {
+    fn value_of(&self, stored: Stored<'v>) -> Result<&'v [u8], StoreError> {
         match stored {
             Stored::Inline(value) => Ok(value),
             Stored::Overflow(place) => self.overflow(place),
@@ -82,16 +82,16 @@ impl<'v> LeafEntries<'v> {
     }
 
     #[inline(never)]
-    fn overflow(&self, place: OverflowRef) -> Result<&'v [u8], Error> {
+    fn overflow(&self, place: OverflowRef) -> Result<&'v [u8], StoreError> {
         if self.waiting.is_asking && !self.shared.is_overflow_resident(&place) {
-            return Err(Error::NotInMemory);
+            return Err(StoreError::NotInMemory);
         }
         self.shared.overflow_unless_long(place, self.waiting.check_max)
     }
 
     /// Writes the key of an entry into `key`.
     #[inline]
-    pub(crate) fn key_into(&self, number: usize, key: &mut Vec<u8>) -> Result<(), Error> {
+    pub(crate) fn key_into(&self, number: usize, key: &mut Vec<u8>) -> Result<(), StoreError> {
         key.clear();
         key.extend_from_slice(self.leaf.prefix());
         let built = self.leaf.push_entry(self.index(number), key).map(drop);
@@ -104,7 +104,7 @@ impl<'v> LeafEntries<'v> {
         (from, to): (usize, usize),
         key: &mut Vec<u8>,
         visit: &mut Visit<'_>,
-    ) -> Result<ControlFlow<()>, Error> {
+    ) -> Result<ControlFlow<()>, StoreError> {
         let prefix = self.leaf.prefix();
         key.clear();
         key.extend_from_slice(prefix);
@@ -121,7 +121,7 @@ impl<'v> LeafEntries<'v> {
 
     /// Where a key of the range belongs: the number of entries before it, and whether the next one has this key. The first
     /// `passed` entries are known to be before it.
-    pub(crate) fn place_of(&self, key: &[u8], passed: usize) -> Result<(usize, bool), Error> {
+    pub(crate) fn place_of(&self, key: &[u8], passed: usize) -> Result<(usize, bool), StoreError> {
         let damaged = |damage| self.shared.damage(self.place, damage);
         if passed >= self.len() {
             return Ok((self.len(), false));
@@ -193,7 +193,7 @@ impl TreeView {
 impl<'v> Leaves<'v, '_> {
     /// Moves to the first leaf. `known` is the beginning of the range, for a forward scan.
     #[inline]
-    pub(crate) fn start(&mut self, known: Option<Beginning>) -> Result<(), Error> {
+    pub(crate) fn start(&mut self, known: Option<Beginning>) -> Result<(), StoreError> {
         if self.waiting.is_asking {
             self.walk.ask();
         }
@@ -211,7 +211,7 @@ impl<'v> Leaves<'v, '_> {
 
     /// The entries of the next leaf that has any in the range.
     #[inline]
-    pub(crate) fn next(&mut self) -> Result<Option<&LeafEntries<'v>>, Error> {
+    pub(crate) fn next(&mut self) -> Result<Option<&LeafEntries<'v>>, StoreError> {
         loop {
             let (is_first, known) = match std::mem::replace(&mut self.stage, Stage::Inside) {
                 Stage::First(known) => (true, known),
@@ -235,12 +235,12 @@ impl<'v> Leaves<'v, '_> {
 
     /// Finds the entries of the leaf that are in the range; false if there are none.
     #[inline]
-    fn enter(&mut self, is_first: bool, known: Option<Beginning>) -> Result<bool, Error> {
+    fn enter(&mut self, is_first: bool, known: Option<Beginning>) -> Result<bool, StoreError> {
         let (shared, direction, waiting) = (self.shared, self.direction, self.waiting);
         let Some((place, leaf)) = self.walk.leaf() else { return Ok(false) };
         let rank = |key: &[u8], with_equal: bool| {
             let (rank, found) = leaf.rank(key).map_err(|damage| shared.damage(place, damage))?;
-            Ok::<usize, Error>(rank + usize::from(found && with_equal))
+            Ok::<usize, StoreError>(rank + usize::from(found && with_equal))
         };
         // The bound at the scan's start applies only to the first leaf.
         let first = match self.range.from {

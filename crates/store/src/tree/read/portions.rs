@@ -5,7 +5,7 @@
 use std::ops::Bound;
 
 use super::view::TreeView;
-use crate::base::error::Error;
+use crate::base::error::StoreError;
 use crate::base::key::{KeyRange, TreeId};
 use crate::tree::format::node::Node;
 use crate::tree::format::page::{Damage, PageNo};
@@ -30,7 +30,7 @@ struct Child {
 
 impl TreeView {
     /// Keys, in order, that divide a range into up to `count` parts with about as many leaves each.
-    pub(crate) fn cuts(&self, tree: TreeId, range: KeyRange<'_>, count: usize) -> Result<Vec<Vec<u8>>, Error> {
+    pub(crate) fn cuts(&self, tree: TreeId, range: KeyRange<'_>, count: usize) -> Result<Vec<Vec<u8>>, StoreError> {
         let root = self.root(tree);
         let mut pages = vec![Child { start: None, place: root.page }];
         for level in (1..=root.level).rev() {
@@ -55,7 +55,7 @@ impl TreeView {
     }
 
     /// Estimated number of entries in a range.
-    pub(crate) fn entries_about(&self, tree: TreeId, range: KeyRange<'_>) -> Result<u64, Error> {
+    pub(crate) fn entries_about(&self, tree: TreeId, range: KeyRange<'_>) -> Result<u64, StoreError> {
         let entries = self.entries(tree);
         if entries == 0 {
             return Ok(0);
@@ -75,7 +75,7 @@ impl TreeView {
         Ok((share.max(0.0) * entries as f64).ceil() as u64)
     }
 
-    fn standing(&self, tree: TreeId, key: &[u8]) -> Result<Standing, Error> {
+    fn standing(&self, tree: TreeId, key: &[u8]) -> Result<Standing, StoreError> {
         let root = self.root(tree);
         let (mut place, mut share, mut width) = (root.page, 0.0, 1.0);
         for level in (1..=root.level).rev() {

@@ -3,7 +3,7 @@
 
 use super::direct::{Lack, Pages, Part};
 use super::view::TreeView;
-use crate::base::error::Error;
+use crate::base::error::StoreError;
 use crate::base::key::TreeId;
 use crate::tree::format::node::{OverflowRef, Stored};
 use crate::tree::format::page::{self, HEADER_BYTES, PAGE_BYTES, PageNo};
@@ -22,7 +22,7 @@ impl Shared {
 
 impl TreeView {
     /// The first page that [`TreeView::get`] of this key would wait for.
-    pub(crate) fn lack(&self, tree: TreeId, key: &[u8]) -> Result<Lack, Error> {
+    pub(crate) fn lack(&self, tree: TreeId, key: &[u8]) -> Result<Lack, StoreError> {
         let shared: &Shared = self.shared();
         let root = self.root(tree);
         let mut place = root.page;

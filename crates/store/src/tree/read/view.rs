@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::catalog::Trees;
-use crate::base::error::Error;
+use crate::base::error::StoreError;
 use crate::base::key::TreeId;
 use crate::base::prefetch::prefetch_all;
 use crate::tree::format::meta::Meta;
@@ -65,7 +65,7 @@ impl TreeView {
 
     /// Returns an error if pages were lost since `before`: reads since then may have returned zeros.
     #[inline]
-    pub(crate) fn check_lost(&self, before: u64) -> Result<(), Error> {
+    pub(crate) fn check_lost(&self, before: u64) -> Result<(), StoreError> {
         self.shared.check_lost(before)
     }
 
@@ -92,13 +92,13 @@ impl TreeView {
 
     /// The value of a key, as a slice of the map.
     #[inline]
-    pub fn get(&self, tree: TreeId, key: &[u8]) -> Result<Option<&[u8]>, Error> {
+    pub fn get(&self, tree: TreeId, key: &[u8]) -> Result<Option<&[u8]>, StoreError> {
         Ok(self.find(tree, key, usize::MAX)?.map(|(value, _)| value))
     }
 
     /// The bytes of a value at a place that [`TreeView::find`] returned.
     #[inline]
-    pub(crate) fn value_at(&self, offset: u64, len: usize) -> Result<&[u8], Error> {
+    pub(crate) fn value_at(&self, offset: u64, len: usize) -> Result<&[u8], StoreError> {
         let place = PageNo((offset / PAGE_BYTES as u64) as u32);
         self.shared.check_once(place)?;
         let beyond = || self.shared.damage(place, Damage("a remembered place beyond the file"));
@@ -107,10 +107,10 @@ impl TreeView {
         Ok(value)
     }
 
-    /// The value of a key, and, if it is inside its leaf, its offset in the file. [`Error::NotInMemory`] if the
+    /// The value of a key, and, if it is inside its leaf, its offset in the file. [`StoreError::NotInMemory`] if the
     /// checksum of a value of over `check_max` bytes would have to be computed.
     #[inline]
-    pub(crate) fn find(&self, tree: TreeId, key: &[u8], check_max: usize) -> Result<Option<Found<'_>>, Error> {
+    pub(crate) fn find(&self, tree: TreeId, key: &[u8], check_max: usize) -> Result<Option<Found<'_>>, StoreError> {
         match self.leaf_of(tree, key)? {
             PageNo::NONE => Ok(None),
             place => self.find_in(place, key, check_max),
@@ -119,7 +119,7 @@ impl TreeView {
 
     /// The leaf in which a key must be, with its first lines prefetched; `PageNo::NONE` in an empty tree.
     #[inline]
-    pub(crate) fn leaf_of(&self, tree: TreeId, key: &[u8]) -> Result<PageNo, Error> {
+    pub(crate) fn leaf_of(&self, tree: TreeId, key: &[u8]) -> Result<PageNo, StoreError> {
         let Root { page: mut place, mut level, .. } = self.root(tree);
         if place == PageNo::NONE {
             return Ok(place);
@@ -144,7 +144,12 @@ impl TreeView {
     /// The rank in this leaf of the first entry from `from` on, searched if it is not known; prefetches its value.
     /// `None` if the leaf has no such entry.
     #[inline]
-    pub(crate) fn begin_in(&self, place: PageNo, from: &[u8], known: Option<usize>) -> Result<Option<usize>, Error> {
+    pub(crate) fn begin_in(
+        &self,
+        place: PageNo,
+        from: &[u8],
+        known: Option<usize>,
+    ) -> Result<Option<usize>, StoreError> {
         let shared = &*self.shared;
         let leaf = shared.node(place, 0)?;
         let rank = known.map_or_else(|| leaf.rank(from).map(|(rank, _)| rank), Ok);
@@ -160,7 +165,7 @@ impl TreeView {
 
     /// Like [`TreeView::find`], in the leaf that [`TreeView::leaf_of`] returned.
     #[inline]
-    pub(crate) fn find_in(&self, place: PageNo, key: &[u8], check_max: usize) -> Result<Option<Found<'_>>, Error> {
+    pub(crate) fn find_in(&self, place: PageNo, key: &[u8], check_max: usize) -> Result<Option<Found<'_>>, StoreError> {
         let shared = &*self.shared;
         let leaf = shared.node(place, 0)?;
         let found = match leaf.rank(key) {

@@ -8,7 +8,7 @@
 
 use std::ops::Bound;
 
-use crate::base::error::Error;
+use crate::base::error::StoreError;
 use crate::base::key::Direction;
 use crate::tree::format::node::{Node, Stored};
 use crate::tree::format::page::{Damage, LEVEL_MAX, PAGE_BYTES, PageNo};
@@ -77,14 +77,14 @@ impl<'v> Walk<'v> {
         &self.key
     }
 
-    /// From now on a page that is not in memory is refused with [`Error::NotInMemory`].
+    /// From now on a page that is not in memory is refused with [`StoreError::NotInMemory`].
     pub(super) fn ask(&mut self) {
         self.is_asking = true;
     }
 
     /// The value of the current entry.
     #[inline]
-    pub(super) fn value(&self) -> Result<&'v [u8], Error> {
+    pub(super) fn value(&self) -> Result<&'v [u8], StoreError> {
         match self.stored {
             Stored::Inline(value) => Ok(value),
             Stored::Overflow(place) => self.shared.overflow(place, false),
@@ -99,15 +99,15 @@ impl<'v> Walk<'v> {
         self.leaf.map_or(PageNo::NONE, |(page, _)| page)
     }
 
-    fn node(&self, place: PageNo, level: u8) -> Result<Node<'v>, Error> {
+    fn node(&self, place: PageNo, level: u8) -> Result<Node<'v>, StoreError> {
         if self.is_asking && !self.shared.is_resident(place, PAGE_BYTES) {
-            return Err(Error::NotInMemory);
+            return Err(StoreError::NotInMemory);
         }
         if self.checked { self.shared.checked_node(place, level) } else { self.shared.node(place, level) }
     }
 
     /// Descends to the leaf where a scan from this bound begins, on no entry yet; false in an empty tree.
-    pub(super) fn start(&mut self, bound: Bound<&[u8]>, direction: Direction) -> Result<bool, Error> {
+    pub(super) fn start(&mut self, bound: Bound<&[u8]>, direction: Direction) -> Result<bool, StoreError> {
         let (root, level) = (self.root.page, self.root.level);
         match (bound, direction) {
             (Bound::Included(key) | Bound::Excluded(key), _) => {
@@ -120,7 +120,7 @@ impl<'v> Walk<'v> {
 
     /// Moves to the leaf where a range begins, on no entry yet.
     #[inline]
-    pub(super) fn start_in(&mut self, beginning: Beginning) -> Result<(), Error> {
+    pub(super) fn start_in(&mut self, beginning: Beginning) -> Result<(), StoreError> {
         self.leaf = None;
         self.prefetch(beginning.leaf);
         self.leaf = Some((beginning.leaf, self.node(beginning.leaf, 0)?));
@@ -135,7 +135,7 @@ impl<'v> Walk<'v> {
     }
 
     /// Moves to the next leaf of a scan, on no entry yet; false after the last.
-    pub(super) fn turn_to_next(&mut self, direction: Direction) -> Result<bool, Error> {
+    pub(super) fn turn_to_next(&mut self, direction: Direction) -> Result<bool, StoreError> {
         match direction {
             Direction::Forward => self.turn_forward(),
             Direction::Backward => self.turn_backward(),
@@ -143,14 +143,14 @@ impl<'v> Walk<'v> {
     }
 
     /// Moves to the first entry.
-    pub(in crate::tree) fn first(&mut self) -> Result<(), Error> {
+    pub(in crate::tree) fn first(&mut self) -> Result<(), StoreError> {
         if self.descend(self.root.page, self.root.level, |_| Ok(0))? {
             self.enter(0)?;
         }
         Ok(())
     }
 
-    pub(super) fn last(&mut self) -> Result<(), Error> {
+    pub(super) fn last(&mut self) -> Result<(), StoreError> {
         if self.descend(self.root.page, self.root.level, |branch| Ok(branch.count()))? {
             self.enter_last()?;
         }
@@ -158,13 +158,13 @@ impl<'v> Walk<'v> {
     }
 
     /// Moves to the first entry at or above `key` (`or_equal`) or above it.
-    pub(super) fn seek(&mut self, key: &[u8], or_equal: bool) -> Result<(), Error> {
+    pub(super) fn seek(&mut self, key: &[u8], or_equal: bool) -> Result<(), StoreError> {
         let Some(rank) = self.rank(key, or_equal)? else { return Ok(()) };
         if rank < self.leaf.map_or(0, |(_, leaf)| leaf.count()) { self.enter(rank) } else { self.next_leaf() }
     }
 
     /// Moves to the last entry at or below `key` (`or_equal`) or below it.
-    pub(super) fn seek_back(&mut self, key: &[u8], or_equal: bool) -> Result<(), Error> {
+    pub(super) fn seek_back(&mut self, key: &[u8], or_equal: bool) -> Result<(), StoreError> {
         let Some(rank) = self.rank(key, !or_equal)? else { return Ok(()) };
         match rank.checked_sub(1) {
             Some(index) => self.enter(index),
@@ -173,7 +173,7 @@ impl<'v> Walk<'v> {
     }
 
     /// Number of entries of `key`'s leaf that are below it (or, unless `or_equal`, equal to it).
-    fn rank(&mut self, key: &[u8], or_equal: bool) -> Result<Option<usize>, Error> {
+    fn rank(&mut self, key: &[u8], or_equal: bool) -> Result<Option<usize>, StoreError> {
         if !self.descend(self.root.page, self.root.level, |branch| branch.child_for(key))? {
             return Ok(None);
         }
@@ -182,7 +182,7 @@ impl<'v> Walk<'v> {
 
     /// Number of entries of the leaf that are below `key` (or, unless `or_equal`, equal to it).
     #[inline]
-    fn rank_in_leaf(&self, key: &[u8], or_equal: bool) -> Result<usize, Error> {
+    fn rank_in_leaf(&self, key: &[u8], or_equal: bool) -> Result<usize, StoreError> {
         let Some((place, leaf)) = self.leaf else { return Ok(0) };
         let (rank, found) = leaf.rank(key).map_err(|damage| self.shared.damage(place, damage))?;
         Ok(rank + usize::from(found && !or_equal))
@@ -194,7 +194,7 @@ impl<'v> Walk<'v> {
         mut place: PageNo,
         mut level: u8,
         choose: impl Fn(&Node<'v>) -> Result<usize, Damage>,
-    ) -> Result<bool, Error> {
+    ) -> Result<bool, StoreError> {
         self.leaf = None;
         self.lacks_path = false;
         if place == PageNo::NONE {
@@ -224,7 +224,7 @@ impl<'v> Walk<'v> {
 
     /// Finds the path to the leaf in which the walk began, by its first key.
     #[cold]
-    fn find_path(&mut self) -> Result<(), Error> {
+    fn find_path(&mut self) -> Result<(), StoreError> {
         let Some((place, leaf)) = self.leaf else { return Ok(()) };
         let mut key = Vec::new();
         leaf.key_into(0, &mut key).map_err(|damage| self.shared.damage(place, damage))?;
@@ -238,7 +238,7 @@ impl<'v> Walk<'v> {
 
     /// Makes entry `index` of the leaf the current one.
     #[inline]
-    fn enter(&mut self, index: usize) -> Result<(), Error> {
+    fn enter(&mut self, index: usize) -> Result<(), StoreError> {
         let Some((place, leaf)) = self.leaf else { return Ok(()) };
         if self.key.capacity() == 0 {
             self.key.reserve_exact(KEY_BYTES_USUAL);
@@ -250,7 +250,7 @@ impl<'v> Walk<'v> {
 
     /// Appends the entry's suffix to the prefix in `self.key`, and loads its value.
     #[inline]
-    fn load(&mut self, place: PageNo, leaf: Node<'v>, index: usize) -> Result<(), Error> {
+    fn load(&mut self, place: PageNo, leaf: Node<'v>, index: usize) -> Result<(), StoreError> {
         self.index = index;
         match leaf.push_entry(index, &mut self.key) {
             Ok(stored) => self.stored = stored,
@@ -262,13 +262,13 @@ impl<'v> Walk<'v> {
         Ok(())
     }
 
-    fn enter_last(&mut self) -> Result<(), Error> {
+    fn enter_last(&mut self) -> Result<(), StoreError> {
         self.enter(self.leaf.map_or(0, |(_, leaf)| leaf.count().saturating_sub(1)))
     }
 
     /// Moves to the next entry of the same leaf, if there is one.
     #[inline]
-    fn next_in_leaf(&mut self) -> Result<bool, Error> {
+    fn next_in_leaf(&mut self) -> Result<bool, StoreError> {
         match self.leaf {
             Some((place, leaf)) if self.index + 1 < leaf.count() => {
                 self.key.truncate(leaf.prefix().len());
@@ -280,12 +280,12 @@ impl<'v> Walk<'v> {
     }
 
     #[inline]
-    pub(in crate::tree) fn next(&mut self) -> Result<(), Error> {
+    pub(in crate::tree) fn next(&mut self) -> Result<(), StoreError> {
         if self.next_in_leaf()? { Ok(()) } else { self.next_leaf() }
     }
 
     #[inline]
-    pub(super) fn previous(&mut self) -> Result<(), Error> {
+    pub(super) fn previous(&mut self) -> Result<(), StoreError> {
         match (self.leaf, self.index.checked_sub(1)) {
             (Some((place, leaf)), Some(index)) => {
                 self.key.truncate(leaf.prefix().len());
@@ -295,25 +295,25 @@ impl<'v> Walk<'v> {
         }
     }
 
-    fn next_leaf(&mut self) -> Result<(), Error> {
+    fn next_leaf(&mut self) -> Result<(), StoreError> {
         if self.turn_forward()? {
             self.enter(0)?;
         }
         Ok(())
     }
 
-    fn previous_leaf(&mut self) -> Result<(), Error> {
+    fn previous_leaf(&mut self) -> Result<(), StoreError> {
         if self.turn_backward()? {
             self.enter_last()?;
         }
         Ok(())
     }
 
-    fn turn_forward(&mut self) -> Result<bool, Error> {
+    fn turn_forward(&mut self) -> Result<bool, StoreError> {
         self.turn(|step, branch| (step.child as usize) < branch.count(), |child| child + 1, |_| 0)
     }
 
-    fn turn_backward(&mut self) -> Result<bool, Error> {
+    fn turn_backward(&mut self) -> Result<bool, StoreError> {
         self.turn(|step, _| step.child > 0, |child| child - 1, Node::count)
     }
 
@@ -323,7 +323,7 @@ impl<'v> Walk<'v> {
         has_more: impl Fn(&Step, &Node<'v>) -> bool,
         onward: impl Fn(u32) -> u32,
         edge: impl Fn(&Node<'v>) -> usize,
-    ) -> Result<bool, Error> {
+    ) -> Result<bool, StoreError> {
         if self.lacks_path {
             self.find_path()?;
         }
@@ -334,7 +334,7 @@ impl<'v> Walk<'v> {
             let step = &mut self.path[usize::from(level) - 1];
             let place = step.branch;
             if self.is_asking && !self.shared.is_resident(place, PAGE_BYTES) {
-                return Err(Error::NotInMemory);
+                return Err(StoreError::NotInMemory);
             }
             let branch =
                 if self.checked { self.shared.checked_node(place, level) } else { self.shared.node(place, level) }?;

@@ -8,7 +8,7 @@ use super::checked::Checked;
 use super::refused::Refused;
 use super::space::{self, Bitmap, Space};
 use super::sync_owner::SyncOwner;
-use crate::base::error::Error;
+use crate::base::error::StoreError;
 use crate::base::fail_stop::FailStop;
 use crate::base::limits::VALUE_BYTES_MAX;
 use crate::base::prefetch::prefetch;
@@ -89,11 +89,11 @@ pub(in crate::tree) struct Shared {
 
 impl Shared {
     /// A file whose space is not known yet: no page is taken, none is free.
-    pub(in crate::tree) fn new(opened: Opened, fail_stop: Arc<FailStop>) -> Result<Shared, Error> {
+    pub(in crate::tree) fn new(opened: Opened, fail_stop: Arc<FailStop>) -> Result<Shared, StoreError> {
         let Opened { name, file, map, is_kept_small, is_read_alone } = opened;
         let page_count = (map.len() / PAGE_BYTES as u64).min(u64::from(u32::MAX)) as u32;
         let space = Space::new(Bitmap::default(), Bitmap::default(), page_count, Default::default());
-        let context = |error| Error::io(format!("allocate the checksum marks of {name}"), error);
+        let context = |error| StoreError::io(format!("allocate the checksum marks of {name}"), error);
         let checked = Checked::new(map.reserve()).map_err(context)?;
         Ok(Shared {
             name,
@@ -118,7 +118,7 @@ impl Shared {
     }
 
     /// Makes bytes written after the map's end readable.
-    pub(in crate::tree) fn cover(&self) -> Result<(), Error> {
+    pub(in crate::tree) fn cover(&self) -> Result<(), StoreError> {
         self.map.cover().map_err(|error| self.io("map", error))?;
         Ok(())
     }
@@ -126,7 +126,7 @@ impl Shared {
     /// Turns a page's fault into an error. The page is counted, and reads of it fail from now on. A page that the disk
     /// failed to read reads as zeros and is counted by the map.
     #[cold]
-    pub(in crate::tree) fn damage(&self, place: PageNo, damage: Damage) -> Error {
+    pub(in crate::tree) fn damage(&self, place: PageNo, damage: Damage) -> StoreError {
         if self.is_lost(place) {
             return self.lost_error();
         }
@@ -138,7 +138,7 @@ impl Shared {
                 damage.0
             );
         }
-        Error::corrupt(&self.name, place.offset(), damage.0)
+        StoreError::corrupt(&self.name, place.offset(), damage.0)
     }
 
     fn is_lost(&self, place: PageNo) -> bool {
@@ -147,25 +147,25 @@ impl Shared {
     }
 
     /// Number of damaged pages that the newest state reaches, and the first one with its fault.
-    pub(in crate::tree) fn damaged(&self) -> (u64, Option<Error>) {
+    pub(in crate::tree) fn damaged(&self) -> (u64, Option<StoreError>) {
         if !self.checked.has_damaged() {
             return (0, None);
         }
         let space = self.space();
         let (count, first) = self.checked.count_damaged(|place| space.live.get(place.0));
-        (count, first.map(|(place, what)| Error::corrupt(&self.name, place.offset(), what)))
+        (count, first.map(|(place, what)| StoreError::corrupt(&self.name, place.offset(), what)))
     }
 
     #[cold]
-    pub(in crate::tree) fn io(&self, what: &str, error: io::Error) -> Error {
-        Error::io(format!("{what}: {}", self.name), error)
+    pub(in crate::tree) fn io(&self, what: &str, error: io::Error) -> StoreError {
+        StoreError::io(format!("{what}: {}", self.name), error)
     }
 
     /// The error of a failed sync, whatever the reason: even if the disk was full (delayed allocation, a quota) it is
-    /// unknown what was written, so it must not become [`Error::Full`].
+    /// unknown what was written, so it must not become [`StoreError::Full`].
     #[cold]
-    pub(in crate::tree) fn io_failure(&self, what: &str, source: io::Error) -> Error {
-        Error::Io { context: format!("{what}: {}", self.name), source }
+    pub(in crate::tree) fn io_failure(&self, what: &str, source: io::Error) -> StoreError {
+        StoreError::Io { context: format!("{what}: {}", self.name), source }
     }
 
     #[inline]
@@ -214,14 +214,14 @@ impl Shared {
 
     /// Returns an error if pages were lost since `before`: reads since then may have returned zeros.
     #[inline]
-    pub(in crate::tree) fn check_lost(&self, before: u64) -> Result<(), Error> {
+    pub(in crate::tree) fn check_lost(&self, before: u64) -> Result<(), StoreError> {
         if self.lost() == before { Ok(()) } else { Err(self.lost_error()) }
     }
 
     #[cold]
-    fn lost_error(&self) -> Error {
+    fn lost_error(&self) -> StoreError {
         let source = io::Error::from_raw_os_error(libc::EIO);
-        Error::Io { context: format!("a page could not be read: {}", self.name), source }
+        StoreError::Io { context: format!("a page could not be read: {}", self.name), source }
     }
 
     /// Prefetches the start of a page that will be read next: header, heads and slots of a leaf of documents.
@@ -237,7 +237,7 @@ impl Shared {
 
     /// A node; its checksum is computed at the first read of its page.
     #[inline]
-    pub(in crate::tree) fn node(&self, place: PageNo, level: u8) -> Result<Node<'_>, Error> {
+    pub(in crate::tree) fn node(&self, place: PageNo, level: u8) -> Result<Node<'_>, StoreError> {
         let page = self.page(place).and_then(|page| {
             if !self.checked.is_sound(place) {
                 self.check(page, place)?;
@@ -254,7 +254,7 @@ impl Shared {
     }
 
     /// A node whose checksum is computed at each read, for copying and examination.
-    pub(in crate::tree) fn checked_node(&self, place: PageNo, level: u8) -> Result<Node<'_>, Error> {
+    pub(in crate::tree) fn checked_node(&self, place: PageNo, level: u8) -> Result<Node<'_>, StoreError> {
         let checked =
             self.page(place).and_then(|page| self.check(page, place).and_then(|()| Node::parse(page, place, level)));
         checked.map_err(|damage| self.damage(place, damage))
@@ -275,12 +275,12 @@ impl Shared {
 
     /// Computes the checksum of a page unless it was found sound before; for reads at a known offset.
     #[inline]
-    pub(in crate::tree) fn check_once(&self, place: PageNo) -> Result<(), Error> {
+    pub(in crate::tree) fn check_once(&self, place: PageNo) -> Result<(), StoreError> {
         if self.checked.is_sound(place) { Ok(()) } else { self.checked_node(place, 0).map(drop) }
     }
 
     /// A page of the space map, with its checksum verified.
-    pub(in crate::tree) fn checked_page(&self, place: PageNo, kind: Kind) -> Result<&Page, Error> {
+    pub(in crate::tree) fn checked_page(&self, place: PageNo, kind: Kind) -> Result<&Page, StoreError> {
         let page = self.page(place).and_then(|page| self.check(page, place).map(|()| page));
         let page = page.map_err(|damage| self.damage(place, damage))?;
         if page::kind_byte(page) != kind as u8 {
@@ -289,17 +289,21 @@ impl Shared {
         Ok(page)
     }
 
-    /// An overflow value, unless it has over `check_max` bytes and was not read yet: then [`Error::NotInMemory`].
+    /// An overflow value, unless it has over `check_max` bytes and was not read yet: then [`StoreError::NotInMemory`].
     #[inline]
-    pub(in crate::tree) fn overflow_unless_long(&self, place: OverflowRef, check_max: usize) -> Result<&[u8], Error> {
+    pub(in crate::tree) fn overflow_unless_long(
+        &self,
+        place: OverflowRef,
+        check_max: usize,
+    ) -> Result<&[u8], StoreError> {
         if place.len as usize > check_max && !self.checked.is_sound(place.start) {
-            return Err(Error::NotInMemory);
+            return Err(StoreError::NotInMemory);
         }
         self.overflow(place, false)
     }
 
     /// An overflow value; its checksum is computed at its first read, or with `check`.
-    pub(in crate::tree) fn overflow(&self, place: OverflowRef, check: bool) -> Result<&[u8], Error> {
+    pub(in crate::tree) fn overflow(&self, place: OverflowRef, check: bool) -> Result<&[u8], StoreError> {
         let damage = |what| self.damage(place.start, Damage(what));
         let len = place.len as usize;
         if len > VALUE_BYTES_MAX {
@@ -319,7 +323,7 @@ impl Shared {
     }
 
     /// Returns an error for an extent beyond the file: an undamaged leaf has no such reference.
-    pub(in crate::tree) fn check_inside(&self, leaf: PageNo, extent: Extent) -> Result<(), Error> {
+    pub(in crate::tree) fn check_inside(&self, leaf: PageNo, extent: Extent) -> Result<(), StoreError> {
         let end = u64::from(extent.start.0) + u64::from(extent.count);
         if extent.start.0 >= page::META_PAGES && end * PAGE_BYTES as u64 <= self.map.len() {
             return Ok(());
@@ -328,13 +332,13 @@ impl Shared {
     }
 
     /// A run of pages up to the next multiple of `stretch`; the file grows if no page is free.
-    pub(in crate::tree) fn take_some(&self, stretch: u32, growth: Growth) -> Result<Extent, Error> {
+    pub(in crate::tree) fn take_some(&self, stretch: u32, growth: Growth) -> Result<Extent, StoreError> {
         let is_checkpoint = growth == Growth::Zeroed;
         self.take(1, growth, |space| space.take_some(stretch, growth.may_take(space), is_checkpoint))
     }
 
     /// A run of exactly `count` pages.
-    pub(in crate::tree) fn take_run(&self, count: u32, growth: Growth) -> Result<Extent, Error> {
+    pub(in crate::tree) fn take_run(&self, count: u32, growth: Growth) -> Result<Extent, StoreError> {
         let is_checkpoint = growth == Growth::Zeroed;
         let take = |space: &mut Space| match growth.may_take(space) < count {
             true => None,
@@ -352,7 +356,7 @@ impl Shared {
         wanted: u32,
         growth: Growth,
         mut take: impl FnMut(&mut Space) -> Option<Extent>,
-    ) -> Result<Extent, Error> {
+    ) -> Result<Extent, StoreError> {
         self.fail_stop().check()?;
         let mut space = self.space();
         let mut taken = take(&mut space);
@@ -360,7 +364,7 @@ impl Shared {
             self.grow(&mut space, wanted, growth)?;
             taken = take(&mut space);
         }
-        let taken = taken.ok_or(Error::Full)?;
+        let taken = taken.ok_or(StoreError::Full)?;
         if growth == Growth::Zeroed {
             space.merging += taken.count;
         }
@@ -392,7 +396,7 @@ impl Shared {
     }
 
     /// Grows the file so that it ends with at least `wanted` free pages; by a full step if the disk has room for one.
-    fn grow(&self, space: &mut Space, wanted: u32, growth: Growth) -> Result<(), Error> {
+    fn grow(&self, space: &mut Space, wanted: u32, growth: Growth) -> Result<(), StoreError> {
         let (fraction, most) = match growth {
             Growth::Zeroed => (GROWTH_FRACTION, GROWTH_PAGES_MAX),
             Growth::Sparse => (GROWTH_FRACTION_SPARSE, GROWTH_PAGES_MAX_SPARSE),
@@ -402,21 +406,21 @@ impl Shared {
         let missing = growth.missing(space, wanted);
         match self.grow_by(space, missing.max(step), growth) {
             // The part that did fit belongs to the file now, and may suffice.
-            Err(Error::Full) if growth.missing(space, wanted) > 0 => {
+            Err(StoreError::Full) if growth.missing(space, wanted) > 0 => {
                 self.grow_by(space, growth.missing(space, wanted), growth)
             }
-            Err(Error::Full) => Ok(()),
+            Err(StoreError::Full) => Ok(()),
             grown => grown,
         }
     }
 
     /// Grows the file by this many pages, or by as many as fit on the disk.
-    pub(in crate::tree) fn grow_by(&self, space: &mut Space, pages: u32, growth: Growth) -> Result<(), Error> {
+    pub(in crate::tree) fn grow_by(&self, space: &mut Space, pages: u32, growth: Growth) -> Result<(), StoreError> {
         let old = PageNo(space.page_count).offset();
         let limit = self.map.reserve().min(PageNo(u32::MAX).offset());
         let new = old + u64::from(pages) * PAGE_BYTES as u64;
         if new > limit {
-            return Err(Error::Limit { what: "tree file", limit });
+            return Err(StoreError::Limit { what: "tree file", limit });
         }
         let grown = match growth {
             Growth::Zeroed => self.file.write_zeros(old, new - old),

@@ -14,7 +14,7 @@ use super::entries::VisitEntries;
 use super::merge::Merge;
 use super::places::Places;
 use super::sink::{End, Lists, Rows, Sink};
-use crate::base::error::Error;
+use crate::base::error::StoreError;
 use crate::base::key::{Direction, Entry, KeyRange, TreeId, Version, Visit};
 use crate::memtable::{Lookup, Memtable, Stretch};
 use crate::tree::{Lack, Leaves, TreeView, WaitLimits};
@@ -45,7 +45,7 @@ pub(crate) struct View<'g> {
 
 impl<'g> View<'g> {
     #[inline]
-    pub(crate) fn get(&self, tree: TreeId, key: &[u8]) -> Result<Option<Cow<'g, [u8]>>, Error> {
+    pub(crate) fn get(&self, tree: TreeId, key: &[u8]) -> Result<Option<Cow<'g, [u8]>>, StoreError> {
         match self.changed(tree, key) {
             Some(value) => Ok(value.map(Cow::Borrowed)),
             None => Ok(self.generation.tree.get(tree, key)?.map(Cow::Borrowed)),
@@ -54,7 +54,12 @@ impl<'g> View<'g> {
 
     /// The same, with the reader's cache of positions in the tree file.
     #[inline]
-    pub(crate) fn get_by(&self, places: &Places, tree: TreeId, key: &[u8]) -> Result<Option<Cow<'g, [u8]>>, Error> {
+    pub(crate) fn get_by(
+        &self,
+        places: &Places,
+        tree: TreeId,
+        key: &[u8],
+    ) -> Result<Option<Cow<'g, [u8]>>, StoreError> {
         match self.changed(tree, key) {
             Some(value) => Ok(value.map(Cow::Borrowed)),
             None => Ok(places.get(&self.generation.tree, tree, key)?.map(Cow::Borrowed)),
@@ -68,7 +73,7 @@ impl<'g> View<'g> {
         tree: TreeId,
         keys: &[[u8; N]],
         values: &mut [Option<&'g [u8]>],
-    ) -> Result<(), Error> {
+    ) -> Result<(), StoreError> {
         let generation = self.generation;
         places.get_all(&generation.tree, tree, keys, values)?;
         let may_change = |table: &Memtable| table.may_change(tree);
@@ -84,7 +89,7 @@ impl<'g> View<'g> {
     }
 
     /// The pages for which a lookup of this key would have to wait.
-    pub(crate) fn lack(&self, tree: TreeId, key: &[u8]) -> Result<Lack, Error> {
+    pub(crate) fn lack(&self, tree: TreeId, key: &[u8]) -> Result<Lack, StoreError> {
         if self.changed(tree, key).is_some() { Ok(Lack::Nothing) } else { self.generation.tree.lack(tree, key) }
     }
 
@@ -117,7 +122,7 @@ impl<'g> View<'g> {
         range: KeyRange<'_>,
         direction: Direction,
         visit: &mut VisitEntries<'_, 'g>,
-    ) -> Result<(), Error> {
+    ) -> Result<(), StoreError> {
         RangeScan { view: *self, places, is_asking: false, tree, direction }.run(range, &mut Lists::new(visit))
     }
 
@@ -127,7 +132,7 @@ impl<'g> View<'g> {
         range: KeyRange<'_>,
         direction: Direction,
         visit: &mut Visit<'_>,
-    ) -> Result<(), Error> {
+    ) -> Result<(), StoreError> {
         self.scan_by(None, false, tree, range, direction, visit)
     }
 
@@ -141,13 +146,13 @@ impl<'g> View<'g> {
         range: KeyRange<'_>,
         direction: Direction,
         visit: &mut Visit<'_>,
-    ) -> Result<(), Error> {
+    ) -> Result<(), StoreError> {
         RangeScan { view: *self, places, is_asking, tree, direction }.run(range, &mut Rows::new(visit))
     }
 
     /// The number of keys of a tree. The tree file stores its number of entries; each key changed in the memtables is
     /// looked up. With deleted ranges all keys are visited.
-    pub(crate) fn count(&self, tree: TreeId) -> Result<u64, Error> {
+    pub(crate) fn count(&self, tree: TreeId) -> Result<u64, StoreError> {
         let mut count = 0u64;
         if self.has_ranges() {
             self.scan(tree, KeyRange::ALL, Direction::Forward, &mut |_, _| {
@@ -187,7 +192,7 @@ struct RangeScan<'g, 'p> {
 
 impl<'g> RangeScan<'g, '_> {
     #[inline]
-    fn run(&self, range: KeyRange<'_>, sink: &mut impl Sink<'g>) -> Result<(), Error> {
+    fn run(&self, range: KeyRange<'_>, sink: &mut impl Sink<'g>) -> Result<(), StoreError> {
         let end = match self.direction {
             _ if !self.view.has_ranges() => self.part(range, Hidden::default(), sink),
             Direction::Forward => self.forward(range, sink),
@@ -315,7 +320,9 @@ fn each_leaf<'g>(leaves: &mut Leaves<'g, '_>, sink: &mut impl Sink<'g>) -> Resul
 }
 
 /// The first entry that a scan visits.
-pub(crate) fn first_of(scan: impl FnOnce(&mut Visit<'_>) -> Result<(), Error>) -> Result<Option<Entry>, Error> {
+pub(crate) fn first_of(
+    scan: impl FnOnce(&mut Visit<'_>) -> Result<(), StoreError>,
+) -> Result<Option<Entry>, StoreError> {
     let mut found = None;
     scan(&mut |key, value| {
         found = Some((key.to_vec(), value.to_vec()));

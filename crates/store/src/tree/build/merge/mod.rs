@@ -15,7 +15,7 @@ use std::ops::Range;
 use super::assembler::Assembler;
 use super::output::Output;
 use super::run::{Held, Run};
-use crate::base::error::Error;
+use crate::base::error::StoreError;
 use crate::base::limits::check_limits;
 use crate::tree::format::node::{Node, Stored};
 use crate::tree::format::page::{Damage, Extent, HEADER_BYTES, PageNo, VALUE_INLINE_MAX};
@@ -72,12 +72,12 @@ impl<'a, 'w, I: Iterator<Item = Edit<'a>>> Merge<'a, 'w, I> {
     }
 
     /// The tree without the cuts and with the changes.
-    pub(in crate::tree) fn apply(mut self, root: Root) -> Result<Root, Error> {
+    pub(in crate::tree) fn apply(mut self, root: Root) -> Result<Root, StoreError> {
         let is_cut = root.page != PageNo::NONE && !self.cuts.is_empty();
         if self.edits.peek().is_some() || is_cut { self.pass(root) } else { Ok(root) }
     }
 
-    fn pass(mut self, root: Root) -> Result<Root, Error> {
+    fn pass(mut self, root: Root) -> Result<Root, StoreError> {
         self.entries = root.entries;
         if root.page == PageNo::NONE {
             self.assembler.open(0, &[]);
@@ -100,13 +100,13 @@ impl<'a, 'w, I: Iterator<Item = Edit<'a>>> Merge<'a, 'w, I> {
     }
 
     /// Closes a level below the root's; the top level is left to [`Assembler::finish`], which may reduce the tree's height.
-    fn close_unless_last(&mut self, level: u8, root_level: u8) -> Result<(), Error> {
+    fn close_unless_last(&mut self, level: u8, root_level: u8) -> Result<(), StoreError> {
         let is_top = (level + 1..=root_level + 1).all(|above| self.assembler.run(above).is_empty());
         if is_top { Ok(()) } else { self.assembler.close(level, self.output) }
     }
 
     /// The next change below the fence `upper`, checked.
-    fn next_edit(&mut self, upper: Option<&[u8]>) -> Result<Option<Edit<'a>>, Error> {
+    fn next_edit(&mut self, upper: Option<&[u8]>) -> Result<Option<Edit<'a>>, StoreError> {
         let Some(edit) = self.edits.next_if(|(key, _)| upper.is_none_or(|upper| *key < upper)) else { return Ok(None) };
         let (key, value) = edit;
         assert!(self.last_key.is_none_or(|last| last < key), "changes come in rising order of keys");
@@ -134,13 +134,13 @@ impl<'a, 'w, I: Iterator<Item = Edit<'a>>> Merge<'a, 'w, I> {
         self.cuts
     }
 
-    fn rewrite(&mut self, place: PageNo, level: u8, low: &[u8], upper: Option<&[u8]>) -> Result<(), Error> {
+    fn rewrite(&mut self, place: PageNo, level: u8, low: &[u8], upper: Option<&[u8]>) -> Result<(), StoreError> {
         self.assembler.open(level, low);
         if level == 0 { self.rewrite_leaf(place, low, upper) } else { self.rewrite_branch(place, level, low, upper) }
     }
 
     /// Drops a node that is inside a cut; the changes between its fences replace it.
-    fn replace(&mut self, place: PageNo, level: u8, low: &[u8], upper: Option<&[u8]>) -> Result<(), Error> {
+    fn replace(&mut self, place: PageNo, level: u8, low: &[u8], upper: Option<&[u8]>) -> Result<(), StoreError> {
         let gone = free_subtree(self.shared, place, level, self.freed)?;
         self.entries = self.entries.saturating_sub(gone);
         if !self.has_edits(upper) {
@@ -154,7 +154,7 @@ impl<'a, 'w, I: Iterator<Item = Edit<'a>>> Merge<'a, 'w, I> {
         Ok(())
     }
 
-    fn rewrite_leaf(&mut self, place: PageNo, low: &[u8], upper: Option<&[u8]>) -> Result<(), Error> {
+    fn rewrite_leaf(&mut self, place: PageNo, low: &[u8], upper: Option<&[u8]>) -> Result<(), StoreError> {
         let leaf = self.shared.checked_node(place, 0)?;
         self.freed.push(Extent::one(place));
         let damaged = |damage| self.shared.damage(place, damage);
@@ -196,7 +196,7 @@ impl<'a, 'w, I: Iterator<Item = Edit<'a>>> Merge<'a, 'w, I> {
         leaf: &Node<'a>,
         range: Range<usize>,
         cuts: &[Range<usize>],
-    ) -> Result<(), Error> {
+    ) -> Result<(), StoreError> {
         let mut at = range.start;
         for cut in cuts {
             let gone = cut.start.clamp(at, range.end.max(at))..cut.end.clamp(at, range.end.max(at));
@@ -211,11 +211,11 @@ impl<'a, 'w, I: Iterator<Item = Edit<'a>>> Merge<'a, 'w, I> {
         self.load(place, leaf, at..range.end)
     }
 
-    fn load(&mut self, place: PageNo, leaf: &Node<'a>, range: Range<usize>) -> Result<(), Error> {
+    fn load(&mut self, place: PageNo, leaf: &Node<'a>, range: Range<usize>) -> Result<(), StoreError> {
         load_leaf(self.assembler.run(0), leaf, range).map_err(|damage| self.shared.damage(place, damage))
     }
 
-    fn push_edit(&mut self, (key, value): Edit<'a>) -> Result<(), Error> {
+    fn push_edit(&mut self, (key, value): Edit<'a>) -> Result<(), StoreError> {
         let Some(value) = value else { return Ok(()) };
         self.entries += 1;
         let held = if value.len() > VALUE_INLINE_MAX {
@@ -227,7 +227,7 @@ impl<'a, 'w, I: Iterator<Item = Edit<'a>>> Merge<'a, 'w, I> {
         self.assembler.relieve(0, self.output)
     }
 
-    fn rewrite_branch(&mut self, place: PageNo, level: u8, low: &[u8], upper: Option<&[u8]>) -> Result<(), Error> {
+    fn rewrite_branch(&mut self, place: PageNo, level: u8, low: &[u8], upper: Option<&[u8]>) -> Result<(), StoreError> {
         let branch = self.shared.checked_node(place, level)?;
         self.freed.push(Extent::one(place));
         let damaged = |damage| self.shared.damage(place, damage);
@@ -248,7 +248,7 @@ impl<'a, 'w, I: Iterator<Item = Edit<'a>>> Merge<'a, 'w, I> {
     }
 
     /// Handles a child of a rewritten branch: rewrites it, or keeps it as it is.
-    fn visit_child(&mut self, child: PageNo, level: u8, low: &[u8], upper: Option<&[u8]>) -> Result<(), Error> {
+    fn visit_child(&mut self, child: PageNo, level: u8, low: &[u8], upper: Option<&[u8]>) -> Result<(), StoreError> {
         if self.cuts_from(low).first().is_some_and(|cut| cut.holds(low, upper)) {
             return self.replace(child, level, low, upper);
         }
@@ -269,7 +269,7 @@ impl<'a, 'w, I: Iterator<Item = Edit<'a>>> Merge<'a, 'w, I> {
     }
 
     /// Whether an unchanged leaf after a run is added to it. Branches are too few to be worth it.
-    fn takes_in(&mut self, child: PageNo, level: u8) -> Result<bool, Error> {
+    fn takes_in(&mut self, child: PageNo, level: u8) -> Result<bool, StoreError> {
         if level > 0 || !self.assembler.run(0).should_take(0, None) {
             return Ok(false);
         }
@@ -278,7 +278,7 @@ impl<'a, 'w, I: Iterator<Item = Edit<'a>>> Merge<'a, 'w, I> {
     }
 
     /// An underfull run at the end of its branch takes in the previous sibling, if that is an old page.
-    fn join_previous(&mut self, level: u8) -> Result<(), Error> {
+    fn join_previous(&mut self, level: u8) -> Result<(), StoreError> {
         if !self.assembler.run(level).is_underfull(level) {
             return Ok(());
         }
@@ -306,7 +306,7 @@ pub(in crate::tree) fn free_subtree(
     place: PageNo,
     level: u8,
     freed: &mut Vec<Extent>,
-) -> Result<u64, Error> {
+) -> Result<u64, StoreError> {
     let node = shared.checked_node(place, level)?;
     // Pages of one build are adjacent: a large tree that is freed as a whole is few extents.
     match freed.last_mut() {
@@ -318,7 +318,7 @@ pub(in crate::tree) fn free_subtree(
         return Ok(node.count() as u64);
     }
     let child_of = |index| node.child(index).map_err(|damage| shared.damage(place, damage));
-    let children = (0..=node.count()).map(child_of).collect::<Result<Vec<_>, Error>>()?;
+    let children = (0..=node.count()).map(child_of).collect::<Result<Vec<_>, StoreError>>()?;
     shared.read_ahead(children.iter().copied());
     let mut entries = 0u64;
     for child in children {
@@ -334,7 +334,7 @@ fn free_values(
     leaf: &Node<'_>,
     range: Range<usize>,
     freed: &mut Vec<Extent>,
-) -> Result<(), Error> {
+) -> Result<(), StoreError> {
     for index in range {
         if let Stored::Overflow(value) = leaf.stored(index).map_err(|damage| shared.damage(place, damage))? {
             // The leaf is sound, and that suffices: a value with damaged overflow pages can be replaced and deleted.

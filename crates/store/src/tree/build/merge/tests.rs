@@ -10,7 +10,7 @@ use super::*;
 use crate::base::key::{TreeId, Version};
 use crate::disk::MemoryDisk;
 use crate::log::LogPosition;
-use crate::tree::{Report, TreeFile};
+use crate::tree::{TreeFile, TreeReport};
 
 const TREE: TreeId = TreeId(1);
 const LOG_START: LogPosition = LogPosition { segment: 1, offset: 4096, previous: 0, sequence: 1, epoch: 1 };
@@ -54,7 +54,7 @@ impl Bench {
 
     /// The file has the map's content, and every page is where it belongs.
     #[track_caller]
-    fn check(&self, seed: u64) -> Report {
+    fn check(&self, seed: u64) -> TreeReport {
         let view = self.file.view();
         let mut cursor = view.cursor(TREE);
         cursor.seek(Bound::Unbounded).unwrap();
@@ -129,7 +129,7 @@ fn what_is_cut_and_put_again_in_one_pass_takes_no_more_pages_than_anew() {
     assert!(report.trees.iter().all(|stat| stat.info.depth == 0 && stat.leaf_pages == 0), "{:?}", report.trees);
 }
 
-fn stat(report: &Report) -> (f64, u32) {
+fn stat(report: &TreeReport) -> (f64, u32) {
     report.trees.iter().find(|stat| stat.info.tree == TREE).map_or((0.0, 0), |stat| (stat.fill(), stat.info.depth))
 }
 
