@@ -378,7 +378,7 @@ impl<'w> Worker<'w> {
                 None => Err("the document is damaged".to_string()),
                 Some(document) => {
                     let contribution = &mut self.contribution;
-                    let found = view.definition.contribution(&view.name, document, &mut self.memory, contribution);
+                    let found = view.contribution(document, &mut self.memory, contribution);
                     found.map_err(|why| why.to_string()).and_then(|()| {
                         gather.add(view, contribution).ok_or_else(|| "a contribution is damaged".to_string())
                     })

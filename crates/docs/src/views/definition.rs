@@ -197,16 +197,18 @@ impl Definition {
         place(&mut self.facets, wanted)
     }
 
-    /// The contribution of a document. An error concerns the document: the view cannot represent it.
-    pub(crate) fn contribution(
+    /// The contribution of a document to the view of this name and number. An error concerns the document: the view cannot represent
+    /// it.
+    pub(super) fn contribution(
         &self,
-        name: &str,
+        (name, number): (&str, u64),
         document: StoredDocument<'_>,
         memory: &mut Memory,
         out: &mut Contribution,
     ) -> Result<(), WriteError> {
         out.clear();
-        let found = self.grouping.evaluate(document, memory, |group, arguments| self.write(group, arguments, out));
+        let write = |group: &[GroupValue<'_>], arguments: &[Value<'_>]| self.write(group, arguments, out);
+        let found = self.grouping.evaluate(number, document, memory, write);
         match found {
             Ok(None) => Ok(()),
             Ok(Some(Some(()))) if self.longest(out) <= KEY_BYTES_MAX => {

@@ -54,7 +54,7 @@ impl<'c> Loading<'c> {
     pub(crate) fn add(&mut self, document: StoredDocument<'_>) -> Result<(), WriteError> {
         for (place, gather) in &mut self.gathers {
             let view = &self.views.list[*place];
-            view.definition.contribution(&view.name, document, &mut self.memory, &mut self.contribution)?;
+            view.contribution(document, &mut self.memory, &mut self.contribution)?;
             gather.add(view, &self.contribution)?;
         }
         Ok(())
@@ -121,7 +121,7 @@ impl<'c> Loading<'c> {
             table::document(lower, row, &wanted, &row.key, &mut table::Rendered::default(), &mut stored)?;
             let document = stored.get(STAMP_BYTES..).and_then(|bytes| StoredDocument::from_bytes(bytes).ok());
             let Some(document) = document else { continue };
-            upper.definition.contribution(&upper.name, document, &mut self.memory, &mut self.contribution)?;
+            upper.contribution(document, &mut self.memory, &mut self.contribution)?;
             gather.add(upper, &self.contribution)?;
         }
         Ok(())

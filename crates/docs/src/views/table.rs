@@ -140,20 +140,6 @@ impl<V: engine::ReadView> engine::ReadView for WithViews<'_, V> {
     fn entries_about(&self, tree: TreeId, range: KeyRange<'_>) -> Result<Option<u64>, engine::StoreError> {
         if is_table(tree) { Ok(None) } else { self.inner.entries_about(tree, range) }
     }
-
-    #[inline]
-    fn fetch_place(&self, tree: TreeId, key: &[u8]) {
-        if !is_table(tree) {
-            self.inner.fetch_place(tree, key);
-        }
-    }
-
-    #[inline]
-    fn fetch_value(&self, tree: TreeId, key: &[u8]) {
-        if !is_table(tree) {
-            self.inner.fetch_value(tree, key);
-        }
-    }
 }
 
 #[allow(clippy::type_complexity, reason = "as for the trait")]

@@ -138,7 +138,7 @@ fn computed_and_compared(
             report.fault(format!("the document {key:02x?} is damaged"));
             return ControlFlow::Continue(());
         };
-        match view.definition.contribution(&view.name, document, &mut memory, &mut contribution) {
+        match view.contribution(document, &mut memory, &mut contribution) {
             Err(why) => report.fault(format!("the document {key:02x?}: {why}")),
             Ok(()) => {
                 if let Err(error) = gather.add(view, &contribution) {

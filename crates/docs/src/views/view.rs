@@ -4,8 +4,12 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
-use super::definition::Definition;
+use binjson::StoredDocument;
+
+use super::definition::{Contribution, Definition};
 use crate::engine::TreeId;
+use crate::error::WriteError;
+use crate::sql::grouping::Memory;
 
 /// The state of a view.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -91,6 +95,17 @@ impl View {
             failure: Mutex::new(None),
             follows: AtomicBool::new(false),
         }
+    }
+
+    /// The contribution of a document: see [`Definition::contribution`].
+    #[inline]
+    pub(crate) fn contribution(
+        &self,
+        document: StoredDocument<'_>,
+        memory: &mut Memory,
+        out: &mut Contribution,
+    ) -> Result<(), WriteError> {
+        self.definition.contribution((&self.name, self.number), document, memory, out)
     }
 
     /// Starts applying changes of the lower view to the rows that the build has already read.

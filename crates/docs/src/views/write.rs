@@ -69,7 +69,7 @@ fn misfit(view: &View, old: StoredDocument<'_>, buffers: &mut ViewBuffers) -> Op
     if view.state() != ViewState::Building {
         return None;
     }
-    view.definition.contribution(&view.name, old, &mut buffers.memory, &mut buffers.old).err()
+    view.contribution(old, &mut buffers.memory, &mut buffers.old).err()
 }
 
 /// Fails the build of a view that cannot represent a stored document. The write of the document succeeds.
@@ -94,7 +94,7 @@ pub(crate) fn one(
     let ViewBuffers { memory, old: was, new: is, negated, delta, emit } = buffers;
     for (document, contribution) in [(old, &mut *was), (new, &mut *is)] {
         match document {
-            Some(document) => view.definition.contribution(&view.name, document, memory, contribution)?,
+            Some(document) => view.contribution(document, memory, contribution)?,
             None => contribution.is_any = false,
         }
     }

@@ -4,7 +4,6 @@
 //! them on a document. Anything that depends on more than the document (the time, parameters) is rejected.
 
 use std::cell::Cell;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use binjson::{FieldCache, FieldName, StoredDocument};
 use bumpalo::Bump;
@@ -79,8 +78,6 @@ pub(crate) struct Grouping {
     arguments: Vec<Expr>,
     /// The types of each result column.
     pub(crate) types: Vec<JsonTypes>,
-    /// Its set of field caches.
-    cache_set: usize,
 }
 
 /// A value of a group's key: the value that is compared, and its JSON if it is a plain field.
@@ -98,9 +95,6 @@ pub(crate) struct Memory {
     /// the view before it, and search for its own.
     caches: [Vec<Cell<FieldCache>>; CACHE_SETS],
 }
-
-/// Number of queries compiled so far.
-static COMPILED: AtomicUsize = AtomicUsize::new(0);
 
 impl Grouping {
     /// Compiles a view's query.
@@ -136,7 +130,6 @@ impl Grouping {
             rolls_up,
             arguments: Vec::new(),
             types: Vec::new(),
-            cache_set: COMPILED.fetch_add(1, Ordering::Relaxed) % CACHE_SETS,
         };
         // A wildcard gives more outputs than items, but these are no aggregates, and all are in GROUP BY.
         let direct = logical.outputs.len() == places.len();
@@ -233,9 +226,10 @@ impl Grouping {
     }
 
     /// Computes the group's values and the arguments of the aggregates on one document, and passes them to `take`. `None`: the
-    /// document does not pass the view's WHERE.
+    /// document does not pass the view's WHERE. `view` is the view's number, which selects a set of field caches.
     pub(crate) fn evaluate<R>(
         &self,
+        view: u64,
         document: StoredDocument<'_>,
         memory: &mut Memory,
         take: impl FnOnce(&[GroupValue<'_>], &[Value<'_>]) -> R,
@@ -243,7 +237,7 @@ impl Grouping {
         let meter = Meter::new(&Budget { memory_bytes_max: COMPUTED_BYTES_MAX, ..Budget::default() });
         workspace::reset(&mut memory.arena, &Meter::unbounded());
         // The caches may be another view's: a cached place is only a hint, and the field's name is compared.
-        let caches = &mut memory.caches[self.cache_set];
+        let caches = &mut memory.caches[view as usize % CACHE_SETS];
         caches.resize(self.sources.len().max(caches.len()), Cell::default());
         let arena = &memory.arena;
         let fixed = Fixed {
