@@ -280,8 +280,6 @@ fn a_reader_that_remembers_places_does_not_find_deleted_keys_there() {
         let snapshot = reader.snapshot();
         reader.foresee(tree, &[key]);
         reader.fetch();
-        snapshot.fetch_place(tree, &[key]);
-        snapshot.fetch_value(tree, &[key]);
         snapshot.get(tree, &[key]).unwrap().is_some()
     };
     assert!((0..100).all(is_there));

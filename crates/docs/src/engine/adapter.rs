@@ -70,14 +70,6 @@ impl ReadView for StoreSnapshot<'_> {
     fn entries_about(&self, tree: TreeId, range: KeyRange<'_>) -> Result<Option<u64>, StoreError> {
         StoreSnapshot::entries_about(self, tree, range).map(Some)
     }
-    #[inline]
-    fn fetch_place(&self, tree: TreeId, key: &[u8]) {
-        StoreSnapshot::fetch_place(self, tree, key);
-    }
-    #[inline]
-    fn fetch_value(&self, tree: TreeId, key: &[u8]) {
-        StoreSnapshot::fetch_value(self, tree, key);
-    }
 }
 
 impl ReadView for Across<'_> {

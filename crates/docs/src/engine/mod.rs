@@ -12,7 +12,7 @@
 //! | items | what this crate requires of them |
 //! |---|---|
 //! | [`TreeId`], [`KeyRange`], [`Direction`], [`Entry`], [`Version`] | named trees of byte strings in byte order; versions are numbers that ascend with each commit |
-//! | [`StoreSnapshot`], [`Reader`], [`Across`], [`Entries`] | reads of one version, which no write delays; [`ReadView`] for `StoreSnapshot` and `Across`; whole leaves, prefetches and reads by several threads may be left out, as the defaults of [`ReadView`] do |
+//! | [`StoreSnapshot`], [`Reader`], [`Across`], [`Entries`] | reads of one version, which no write delays; [`ReadView`] for `StoreSnapshot` and `Across`; whole leaves and reads by several threads may be left out, as the defaults of [`ReadView`] do |
 //! | [`Tx`], [`RetriableTransaction`], [`Submit`], [`Commit`], [`Abort`] | serializable transactions that are prepared again after a conflict, and return at once if they are submitted; [`WriteTransaction`] for `Tx` |
 //! | [`Fold`], [`FoldView`], [`Folded`], [`Further`], [`RowChange`] | operands merged into a row at the commit, so that writes to one row do not conflict, and rows that follow from merged rows |
 //! | [`LargeTx`], [`Operand`], [`Revise`], [`Changed`] | a transaction of any size beside running writes |

@@ -75,13 +75,6 @@ pub trait ReadView {
     fn entries_about(&self, _tree: TreeId, _range: KeyRange<'_>) -> Result<Option<u64>, StoreError> {
         Ok(None)
     }
-    /// Prefetches: many lookups take about the time of one if all their memory is prefetched first. Call this for each key,
-    /// then [`ReadView::fetch_value`] for each, then [`ReadView::get`]. Results do not change.
-    #[inline]
-    fn fetch_place(&self, _tree: TreeId, _key: &[u8]) {}
-    /// See [`ReadView::fetch_place`].
-    #[inline]
-    fn fetch_value(&self, _tree: TreeId, _key: &[u8]) {}
 }
 
 /// Bytes before a stored document: its change number, little-endian.

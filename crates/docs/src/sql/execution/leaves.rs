@@ -8,8 +8,7 @@
 //!
 //! Nothing is copied meanwhile, because an entry's value and its partner stay in place as long as the view is borrowed, in the
 //! tree file or in a memtable: the store merges changes since the last checkpoint into the leaves. A transaction in progress,
-//! and a reader that must not wait for the disk, have no such leaves; for them `pipeline.rs` runs the range, with copies
-//! (`batch.rs`).
+//! and a reader that must not wait for the disk, have no such leaves; for them `pipeline.rs` runs the range entry by entry.
 
 use std::ops::ControlFlow;
 
@@ -45,24 +44,22 @@ enum Partner<'e> {
 
 /// The work for each leaf of a range.
 #[derive(Clone, Copy)]
-struct Join<'s, 'e> {
-    same: &'s Same<'e>,
-    lookup: &'e Lookup,
+pub(super) struct Join<'s, 'e> {
+    pub(super) same: &'s Same<'e>,
+    pub(super) lookup: &'e Lookup,
     /// The lookups after the first.
-    inner: &'e [Lookup],
+    pub(super) inner: &'e [Lookup],
 }
 
 impl<'e, S: RowSink + ?Sized> Run<'e, S> {
     /// Runs an index range with its first lookup. Returns false, and does nothing, if the range is not available by leaves.
     pub(super) fn leaves(
         &mut self,
-        same: &Same<'e>,
+        join: Join<'_, 'e>,
         (tree, direction): (TreeId, Direction),
         keys: &mut LevelKeys,
         arena: &mut Bump,
     ) -> Result<bool, End> {
-        let Some((lookup, inner)) = same.compiled.lookups.split_first() else { return Ok(false) };
-        let join = Join { same, lookup, inner };
         self.each_leaf((tree, direction), keys, |run, entries, key| run.leaf(join, entries, arena, key))
     }
 
@@ -175,7 +172,7 @@ impl<'e, S: RowSink + ?Sized> Run<'e, S> {
         Ok(())
     }
 
-    /// Joins the rows, and empties the batch.
+    /// Joins the rows, and empties their list.
     fn join_rows(
         &mut self,
         join: Join<'_, 'e>,

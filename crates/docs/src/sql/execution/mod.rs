@@ -3,7 +3,6 @@
 //!
 //! It imports `planning`, `expressions`, `rows` and the rooms below them. It does not know the text of a query or the catalog.
 
-mod batch;
 mod cut;
 pub(super) mod execute;
 mod gathered;

@@ -9,7 +9,7 @@ use std::cmp::Ordering;
 use binjson::StoredDocument;
 use bumpalo::Bump;
 
-use super::batch::Batch;
+use super::leaves::Join;
 use super::nest::parse_document;
 use super::run::{End, Flow, LevelKeys, Run};
 use crate::encoding::{IncludedValues, KeyType, order};
@@ -120,97 +120,36 @@ impl<'e, S: RowSink + ?Sized> Run<'e, S> {
         keys: &mut LevelKeys,
         arena: &mut Bump,
     ) -> Flow {
-        // Only u32 keys are prefetched, and only if all rows are wanted: a LIMIT might not need a collected row.
+        // Only u32 keys are looked up together, and only if all rows are wanted: a LIMIT might not need a collected row.
         let all = self.wanted == u64::MAX && !self.plan.first_only;
-        let gathers = |lookup: &&Lookup| lookup.kind == KeyType::U32 && all;
-        let Some(lookup) = same.compiled.lookups.first().filter(gathers) else {
-            if same.compiled.lookups.is_empty() && self.covered(same, (tree, direction), keys, arena)? {
-                return Ok(());
+        let by_leaves = match same.compiled.lookups.split_first() {
+            None => self.covered(same, (tree, direction), keys, arena)?,
+            Some((first, inner)) if first.kind == KeyType::U32 && all => {
+                self.leaves(Join { same, lookup: first, inner }, (tree, direction), keys, arena)?
             }
-            return self.scan(tree, self.within(0, keys.index_range()), direction, |run, key, value| {
-                let flow = run.entry(same, arena, key, value);
-                empty(arena, same.meter);
-                flow
-            });
+            Some(_) => false,
         };
-        if self.leaves(same, (tree, direction), keys, arena)? {
+        if by_leaves {
             return Ok(());
         }
-        let mut batch = std::mem::take(self.batch);
-        let scanned = self.scan(tree, self.within(0, keys.index_range()), direction, |run, key, value| {
-            run.gather(same, lookup, arena, &mut batch, key, value)
-        });
-        let flow = scanned.and_then(|()| self.join(same, lookup, arena, &mut batch));
-        batch.clear();
-        *self.batch = batch;
-        flow
+        self.scan(tree, self.within(0, keys.index_range()), direction, |run, key, value| {
+            let flow = run.entry(same, arena, key, value);
+            empty(arena, same.meter);
+            flow
+        })
     }
 
     /// An index entry, joined at once.
     #[inline(always)]
     fn entry(&mut self, same: &Same<'e>, arena: &Bump, key: &[u8], value: &[u8]) -> Flow {
+        self.count_row()?;
         let mut slots: Slots<'_> = [&[]; SLOTS_MAX];
-        if !self.passes_entry(same, arena, (key, value), &mut slots)? {
+        lay_out(same.compiled, value, &mut slots)?;
+        lay_out_key(same.compiled, key, &mut slots)?;
+        if !same.pass(&same.compiled.tests, &slots, arena)? {
             return Ok(());
         }
         self.joined(same, arena, &mut slots)
-    }
-
-    /// Counts an index entry, decodes it into slots and tests it.
-    #[inline(always)]
-    fn passes_entry<'r>(
-        &mut self,
-        same: &Same<'e>,
-        arena: &'r Bump,
-        (key, value): (&'r [u8], &'r [u8]),
-        slots: &mut Slots<'r>,
-    ) -> Result<bool, End>
-    where
-        'e: 'r,
-    {
-        self.count_row()?;
-        lay_out(same.compiled, value, slots)?;
-        lay_out_key(same.compiled, key, slots)?;
-        Ok(same.pass(&same.compiled.tests, slots, arena)?)
-    }
-
-    /// An index entry, collected to be joined in a batch.
-    #[inline(always)]
-    fn gather(
-        &mut self,
-        same: &Same<'e>,
-        lookup: &Lookup,
-        arena: &mut Bump,
-        batch: &mut Batch,
-        key: &[u8],
-        value: &[u8],
-    ) -> Flow {
-        let mut slots: Slots<'_> = [&[]; SLOTS_MAX];
-        if !self.passes_entry(same, arena, (key, value), &mut slots)? {
-            return Ok(());
-        }
-        let partner = same.integer(lookup.key, &slots).and_then(|integer| u32::try_from(integer).ok());
-        // For a key that is no u32, key 0 is prefetched instead. The lookup itself uses the right key.
-        let partner = partner.unwrap_or_default();
-        self.view.fetch_place(lookup.tree, &partner.to_be_bytes());
-        batch.push(key, value, partner);
-        if batch.is_full() { self.join(same, lookup, arena, batch) } else { Ok(()) }
-    }
-
-    /// Joins the collected entries.
-    fn join(&mut self, same: &Same<'e>, lookup: &Lookup, arena: &mut Bump, batch: &mut Batch) -> Flow {
-        for partner in batch.partners() {
-            self.view.fetch_value(lookup.tree, &partner.to_be_bytes());
-        }
-        for (key, value) in batch.entries() {
-            let mut slots: Slots<'_> = [&[]; SLOTS_MAX];
-            lay_out(same.compiled, value, &mut slots)?;
-            lay_out_key(same.compiled, key, &mut slots)?;
-            self.joined(same, arena, &mut slots)?;
-            empty(arena, same.meter);
-        }
-        batch.clear();
-        Ok(())
     }
 
     /// An entry of a document range.

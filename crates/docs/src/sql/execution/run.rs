@@ -8,7 +8,6 @@ use binjson::FieldCache;
 use bumpalo::Bump;
 use hashbrown::{HashMap, HashSet};
 
-use super::batch::Batch;
 use super::part::Part;
 use super::point_keys::PointKeys;
 use super::workers::{Helpers, Workers};
@@ -49,7 +48,6 @@ pub struct Scratch {
 pub(super) struct RunMemory {
     pub(super) arena: Bump,
     levels: Vec<LevelKeys>,
-    batch: Batch,
     pub(super) sort: Sorter,
     pub(super) states: Vec<AggregateState>,
     key: Vec<u8>,
@@ -236,7 +234,6 @@ pub(super) struct Run<'e, S: RowSink + ?Sized> {
     pub(super) budget: &'e Budget<'e>,
     pub(super) arena: &'e mut Bump,
     pub(super) levels: &'e mut [LevelKeys],
-    pub(super) batch: &'e mut Batch,
     pub(super) sort: &'e mut Sorter,
     pub(super) group_runs: &'e mut Runs,
     pub(super) states: &'e mut Vec<AggregateState>,
@@ -275,7 +272,7 @@ impl<'e, S: RowSink + ?Sized> Run<'e, S> {
         memory: &'e mut RunMemory,
         sink: &'e mut S,
     ) -> Self {
-        let RunMemory { arena, levels, batch, sort, group_runs, states, key } = memory;
+        let RunMemory { arena, levels, sort, group_runs, states, key } = memory;
         if levels.len() < plan.levels.len() {
             levels.resize_with(plan.levels.len(), LevelKeys::default);
         }
@@ -292,7 +289,6 @@ impl<'e, S: RowSink + ?Sized> Run<'e, S> {
             budget,
             arena,
             levels,
-            batch,
             sort,
             group_runs,
             states,

@@ -214,27 +214,6 @@ impl Places {
         Some((padded, name + BEGINNING_LENGTHS))
     }
 
-    /// Prefetches the set of a key.
-    #[inline]
-    pub(crate) fn fetch_place(&self, tree: TreeId, key: &[u8]) {
-        if let Some((padded, name)) = self.named(tree, key)
-            && let Some(table) = self.table.get()
-        {
-            table.borrow().prefetch(self.index(padded, name));
-        }
-    }
-
-    /// Prefetches the value of a key, if its place is remembered.
-    #[inline]
-    pub(crate) fn fetch_value(&self, view: &TreeView, tree: TreeId, key: &[u8]) {
-        if let Some((padded, name)) = self.named(tree, key)
-            && let Some(place) = self.known(view, self.index(padded, name), padded, name)
-        {
-            // Only a prefetch: the actual read reports damage.
-            let _ = value_of(view, place);
-        }
-    }
-
     /// Records a key that will be looked up soon, and prefetches its set. Keys beyond [`FORESEEN_MAX`] are ignored.
     #[inline]
     pub(crate) fn foresee(&self, tree: TreeId, key: &[u8]) {

@@ -195,19 +195,6 @@ impl StoreSnapshot<'_> {
         Ok(count)
     }
 
-    /// The first of two prefetch steps, with which many lookups take about the time of one. Prefetches this reader's
-    /// cache entry for the key. Call it for all keys, then [`StoreSnapshot::fetch_value`] for all, then `get`.
-    #[inline]
-    pub fn fetch_place(&self, tree: TreeId, key: &[u8]) {
-        self.places.fetch_place(tree, key);
-    }
-
-    /// The second step: prefetches the value itself. It does not wait, and reads nothing from the disk.
-    #[inline]
-    pub fn fetch_value(&self, tree: TreeId, key: &[u8]) {
-        self.places.fetch_value(&self.guard.tree, tree, key);
-    }
-
     /// Looks up many keys of four bytes in about the time of one lookup, and writes each value to the key's index in
     /// `values`. Returns `false`, without a lookup, if this snapshot refuses to wait ([`Reader::ask_before_waiting`]);
     /// use [`StoreSnapshot::get`] then.
