@@ -28,11 +28,6 @@ const KNOWN: &[Known] = &[
     ),
     ("crates/reactor/src/mailbox.rs", "crates/reactor/src/fleet.rs", "a task in a loop's mailbox runs with that loop"),
     (
-        "crates/resp/src/loop_client/link.rs",
-        "crates/resp/src/loop_client/line.rs",
-        "a line opens its connection, whose protocol hands the replies to the line",
-    ),
-    (
         "crates/sapsan/src/dispatch/request.rs",
         "crates/sapsan/src/dispatch/build.rs",
         "a request reaches the states of its application, whose endpoints are called with requests",

@@ -4,6 +4,7 @@ use super::append::append;
 use super::failure::Failure;
 use super::in_flight::{Entry, InFlight, Taker, Then, value_of};
 use super::line::{Line, Shared, Work, deadline_ns};
+use super::link::connect_if_wanted;
 use super::waiting::Waiting;
 use crate::client::{Lost, NotSent};
 use crate::codec::{ReplyKind, ReplyView};
@@ -62,7 +63,7 @@ impl Line<Commands> {
             }
             this.queue(order, deadline_ns)?;
         }
-        Line::connect_if_wanted(line, at);
+        connect_if_wanted(line, at);
         Ok(())
     }
 

@@ -9,16 +9,15 @@
 //!
 //! The two kinds of [`Work`] over a line are commands and messages. The application's code (completions, handlers) is called
 //! while the line is not borrowed, so that it may send again. A connection may end where such a call is impossible
-//! ([`reactor::Protocol::closed`]): its outcomes are then reported at the end of the tick ([`Line::end_of_tick`]).
+//! ([`reactor::Protocol::closed`]): its outcomes are then reported at the end of the tick ([`Line::tell_ended`]).
 //!
 //! Invariant: `alarm_ns` is no later than the first moment at which something is due without an event of a connection.
 
 use super::failure::Failure;
-use super::link::LinkProtocol;
 use super::loop_settings::LoopSettings;
 use crate::client::{Backoff, Lost, ServerError, session_request};
 use crate::codec::{ReplyKind, ReplyView};
-use reactor::{ConnectionId, Io, Loop, Neighbourhood};
+use reactor::{ConnectFailure, ConnectionId, Io, Loop, Neighbourhood, Outgoing};
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::rc::Rc;
@@ -148,22 +147,27 @@ impl<W: Work> Line<W> {
         self.is_ending = true;
     }
 
-    /// Connects, if a connection is needed and an attempt is due.
-    pub(super) fn connect_if_wanted(line: &Shared<W>, at: &mut Neighbourhood<'_>) {
-        let this = &mut *line.borrow_mut();
-        let is_wanted = this.work.wants_connection() && !(this.is_ending && this.work.is_idle());
-        if !matches!(this.state, State::Idle) || !is_wanted {
-            return;
+    /// Begins an attempt to connect, if a connection is needed and the attempt is due. Returns its number and its settings; its
+    /// outcome is reported to [`Line::attempted`].
+    pub(super) fn begin_attempt(&mut self) -> Option<(usize, Outgoing)> {
+        let is_wanted = self.work.wants_connection() && !(self.is_ending && self.work.is_idle());
+        if !matches!(self.state, State::Idle) || !is_wanted {
+            return None;
         }
-        if this.due_ns > this.lp.precise_now_ns() {
-            return this.look_by(this.due_ns);
+        if self.due_ns > self.lp.precise_now_ns() {
+            self.look_by(self.due_ns);
+            return None;
         }
-        let (attempt, outgoing) = (this.attempts, this.settings.outgoing(this.attempts).clone());
-        this.attempts += 1;
-        let protocol = LinkProtocol::new(Rc::clone(line), attempt, this.settings.client.reply_bytes_max);
-        match at.connect(outgoing, Box::new(protocol)) {
-            Ok(id) => this.state = State::Connecting(Link { id, attempt }),
-            Err(failure) => this.not_connected(&Failure::of_connect(failure)),
+        let attempt = self.attempts;
+        self.attempts += 1;
+        Some((attempt, self.settings.outgoing(attempt).clone()))
+    }
+
+    /// The connection of this attempt was begun, or could not be begun.
+    pub(super) fn attempted(&mut self, attempt: usize, outcome: Result<ConnectionId, ConnectFailure>) {
+        match outcome {
+            Ok(id) => self.state = State::Connecting(Link { id, attempt }),
+            Err(failure) => self.not_connected(&Failure::of_connect(failure)),
         }
     }
 
@@ -311,21 +315,20 @@ impl<W: Work> Line<W> {
         }
     }
 
-    /// Reports outcomes to the application, and connects if a connection is needed.
-    pub(super) fn end_of_tick(line: &Shared<W>, at: &mut Neighbourhood<'_>) {
+    /// Reports outcomes to the application.
+    pub(super) fn tell_ended(line: &Shared<W>, at: &mut Neighbourhood<'_>) {
         // One at a time: if a call panics, the other outcomes are still reported.
         while let Some(ended) = Line::next_ended(line) {
             W::tell(line, ended, at);
         }
-        Line::connect_if_wanted(line, at);
-        line.borrow_mut().end_if_idle(at);
     }
 
     fn next_ended(line: &Shared<W>) -> Option<W::Ended> {
         line.borrow_mut().ended.pop_front()
     }
 
-    fn end_if_idle(&mut self, at: &mut Neighbourhood<'_>) {
+    /// An ending line closes its connection once its work is idle.
+    pub(super) fn end_if_idle(&mut self, at: &mut Neighbourhood<'_>) {
         if !self.is_ending || !self.work.is_idle() {
             return;
         }

@@ -1,15 +1,23 @@
-//! The reactor's side of a line: the protocol of its connections, and its loop hooks.
+//! The reactor's side of a line: how it connects, the protocol of its connections, and its loop hooks.
 
 use super::failure::Failure;
 use super::line::{Line, Shared, Work};
 use crate::client::{Lost, reply_limits};
 use crate::codec::{ReplyFramer, ReplyKind};
-use reactor::{Closed, Io, LoopContext, LoopState, Protocol};
+use reactor::{Closed, Io, LoopContext, LoopState, Neighbourhood, Protocol};
 use std::io;
 use std::rc::{Rc, Weak};
 
+/// Connects, if the line needs a connection and an attempt is due.
+pub(super) fn connect_if_wanted<W: Work>(line: &Shared<W>, at: &mut Neighbourhood<'_>) {
+    let this = &mut *line.borrow_mut();
+    let Some((attempt, outgoing)) = this.begin_attempt() else { return };
+    let protocol = LinkProtocol::new(Rc::clone(line), attempt, this.settings.client.reply_bytes_max);
+    this.attempted(attempt, at.connect(outgoing, Box::new(protocol)));
+}
+
 /// One connection.
-pub(super) struct LinkProtocol<W: Work> {
+struct LinkProtocol<W: Work> {
     line: Shared<W>,
     attempt: usize,
     reply_bytes_max: usize,
@@ -21,7 +29,7 @@ pub(super) struct LinkProtocol<W: Work> {
 }
 
 impl<W: Work> LinkProtocol<W> {
-    pub(super) fn new(line: Shared<W>, attempt: usize, reply_bytes_max: usize) -> LinkProtocol<W> {
+    fn new(line: Shared<W>, attempt: usize, reply_bytes_max: usize) -> LinkProtocol<W> {
         let framer = ReplyFramer::new(reply_limits());
         LinkProtocol { line, attempt, reply_bytes_max, framer, seen: 0, failure: None }
     }
@@ -96,7 +104,7 @@ impl<W: Work> Upkeep<W> {
 
 impl<W: Work> LoopState for Upkeep<W> {
     fn started(&mut self, at: &mut LoopContext<'_>) {
-        Line::connect_if_wanted(&self.line, &mut at.neighbourhood());
+        connect_if_wanted(&self.line, &mut at.neighbourhood());
     }
 
     fn timer(&mut self, at: &mut LoopContext<'_>) {
@@ -108,7 +116,9 @@ impl<W: Work> LoopState for Upkeep<W> {
         if self.handles.strong_count() == 0 {
             self.line.borrow_mut().begin_ending();
         }
-        Line::end_of_tick(&self.line, &mut at.neighbourhood());
+        Line::tell_ended(&self.line, &mut at.neighbourhood());
+        connect_if_wanted(&self.line, &mut at.neighbourhood());
+        self.line.borrow_mut().end_if_idle(&mut at.neighbourhood());
         let alarm_ns = self.line.borrow().alarm_ns();
         if alarm_ns != self.armed_ns {
             self.armed_ns = alarm_ns;
