@@ -62,7 +62,6 @@ const KNOWN: &[Known] = &[
         "crates/store/src/memtable/hash.rs",
         "only the arena makes references, for the type that each refers to; buckets consist of references",
     ),
-    ("crates/store/src/memtable/arena.rs", "crates/store/src/memtable/node.rs", "the same for nodes"),
 ];
 
 /// Files that a file uses, each with the names used.

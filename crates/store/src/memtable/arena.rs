@@ -22,19 +22,17 @@
 //! - Memory for nodes, buckets and trees starts zeroed; memory is never moved, and is freed only with the last [`Arena`] handle.
 //! - Only the one [`Fill`] allocates, each byte once. An allocation is completely written before its reference exists;
 //!   afterwards it changes only through atomics.
-//! - Only [`Fill`] makes references ([`KeyRef`], [`RecordRef`], [`NodeRef`], [`TreeRef`], [`BucketsRef`]). They pass
-//!   between threads only through `store(Release)` / `load(Acquire)` of the cells below, so a thread with a reference
-//!   sees the object's content. They stay inside one memtable, which has one arena.
+//! - Only [`Fill`] makes references ([`KeyRef`], [`RecordRef`], and [`Ref`] of a [`Lined`] type). They pass between threads
+//!   only through `store(Release)` / `load(Acquire)` of the cells below, so a thread with a reference sees the object's
+//!   content. They stay inside one memtable, which has one arena.
 #![allow(unsafe_code)] // Raw memory shared by one writer and many readers cannot be expressed in safe Rust.
 
 use std::marker::PhantomData;
 use std::num::NonZeroU32;
 use std::ptr::NonNull;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
-use super::hash::Bucket;
-use super::node::Node;
 use crate::base::key::{TreeId, Version};
 use crate::disk::ScratchFile;
 
@@ -54,9 +52,6 @@ const KEY_HEADER: usize = 12;
 const RECORD_HEADER: usize = 16;
 /// Length that marks a deletion.
 const TOMBSTONE: u32 = u32::MAX;
-
-const _: () =
-    assert!(size_of::<Node>().is_multiple_of(LINE) && size_of::<Bucket>() == LINE && size_of::<TreeEntry>() == LINE);
 
 /// A reference: an offset in the arena.
 pub(super) struct Ref<T> {
@@ -84,12 +79,12 @@ pub(super) enum RecordKind {}
 pub(super) type KeyRef = Ref<KeyKind>;
 /// Reference to one version of a key's value.
 pub(super) type RecordRef = Ref<RecordKind>;
-/// Reference to a node of an ordered tree.
-pub(super) type NodeRef = Ref<Node>;
-/// Reference to a tree's entry.
-pub(super) type TreeRef = Ref<TreeEntry>;
-/// Reference to the first of a power of two of hash buckets.
-pub(super) type BucketsRef = Ref<Bucket>;
+
+/// A type of the upper end: nodes, buckets, trees. It has whole cache lines, which [`Fill::push`] checks.
+///
+/// # Safety
+/// It consists of atomics only, and zeroed memory is a value of it.
+pub(super) unsafe trait Lined: Sized {}
 
 impl<T> Ref<T> {
     fn new(offset: usize) -> Ref<T> {
@@ -133,21 +128,6 @@ impl<T> AtomicRef<T> {
     pub(super) fn store(&self, to: Option<Ref<T>>) {
         self.bits.store(to.map_or(0, Ref::bits), Ordering::Release);
     }
-}
-
-/// One tree's entry in the directory. Only the writer changes it.
-#[repr(C, align(64))]
-pub(super) struct TreeEntry {
-    /// Root of the tree.
-    pub(super) root: AtomicRef<Node>,
-    /// The next entry of the directory's chain.
-    pub(super) next: AtomicRef<TreeEntry>,
-    /// The tree's id.
-    pub(super) id: AtomicU32,
-    /// Levels of nodes.
-    pub(super) height: AtomicU32,
-    /// The newest version that changed the tree.
-    pub(super) newest: AtomicU64,
 }
 
 /// A key and its tree.
@@ -317,25 +297,19 @@ impl Arena {
         unsafe { self.base.as_ptr().add(offset) }
     }
 
-    /// A tree's entry.
-    pub(super) fn tree(&self, place: TreeRef) -> &TreeEntry {
-        // SAFETY: `Fill::push_tree` reserved an aligned entry here; it holds atomics only, so sharing it is sound.
-        unsafe { &*self.at(place).cast::<TreeEntry>() }
+    /// An object of the upper end; of several side by side the first.
+    pub(super) fn get<T: Lined>(&self, place: Ref<T>) -> &T {
+        // SAFETY: `Fill::push` or `Fill::push_all` reserved an aligned `T` here; it holds atomics only, so sharing it is sound.
+        unsafe { &*self.at(place).cast::<T>() }
     }
 
-    /// A node.
-    pub(super) fn node(&self, place: NodeRef) -> &Node {
-        // SAFETY: `Fill::push_node` reserved an aligned node here; it holds atomics only, so sharing it is sound.
-        unsafe { &*self.at(place).cast::<Node>() }
-    }
-
-    /// `count` buckets.
+    /// `count` objects side by side.
     ///
     /// # Safety
-    /// `Fill::push_buckets` reserved at least `count` buckets at `place`.
-    pub(super) unsafe fn buckets(&self, place: BucketsRef, count: usize) -> &[Bucket] {
-        // SAFETY: reserved and aligned by the caller's promise; buckets hold atomics only, so sharing them is sound.
-        unsafe { std::slice::from_raw_parts(self.at(place).cast::<Bucket>(), count) }
+    /// `Fill::push_all` reserved at least `count` of them at `place`.
+    pub(super) unsafe fn get_all<T: Lined>(&self, place: Ref<T>, count: usize) -> &[T] {
+        // SAFETY: reserved and aligned by the caller's promise; they hold atomics only, so sharing them is sound.
+        unsafe { std::slice::from_raw_parts(self.at(place).cast::<T>(), count) }
     }
 
     /// A key.
@@ -531,19 +505,15 @@ impl Fill {
         Some(place)
     }
 
-    /// Reserves a zeroed node.
-    pub(super) fn push_node(&mut self) -> Option<NodeRef> {
-        self.take_high(size_of::<Node>()).map(Ref::new)
+    /// Reserves a zeroed object.
+    pub(super) fn push<T: Lined>(&mut self) -> Option<Ref<T>> {
+        self.push_all(1)
     }
 
-    /// Reserves a zeroed entry of the directory.
-    pub(super) fn push_tree(&mut self) -> Option<TreeRef> {
-        self.take_high(size_of::<TreeEntry>()).map(Ref::new)
-    }
-
-    /// Reserves `count` zeroed buckets.
-    pub(super) fn push_buckets(&mut self, count: usize) -> Option<BucketsRef> {
-        self.take_high(count.checked_mul(size_of::<Bucket>())?).map(Ref::new)
+    /// Reserves `count` zeroed objects side by side.
+    pub(super) fn push_all<T: Lined>(&mut self, count: usize) -> Option<Ref<T>> {
+        const { assert!(size_of::<T>().is_multiple_of(LINE) && size_of::<T>() > 0 && align_of::<T>() <= LINE) };
+        self.take_high(count.checked_mul(size_of::<T>())?).map(Ref::new)
     }
 }
 

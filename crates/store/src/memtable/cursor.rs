@@ -3,9 +3,9 @@
 use std::ops::Bound;
 
 use super::Memtable;
-use super::arena::{NodeRef, TreeEntry};
-use super::node::Past;
+use super::node::{NodeRef, Past};
 use super::ordered::{Batch, Target};
+use super::tree_entry::TreeEntry;
 use crate::base::key::Version;
 
 /// Prefetch distance in keys: about the time of a memory access divided by that of a step.
@@ -119,7 +119,7 @@ impl<'m> MemtableCursor<'m> {
         self.at = 0;
         self.prefetch(0, PREFETCH_AHEAD);
         if let Some(next) = self.batch.next {
-            self.table.arena.node(next).prefetch();
+            self.table.arena.get(next).prefetch();
         }
     }
 

@@ -24,7 +24,7 @@
 use std::hash::{BuildHasher, Hasher};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::arena::{Arena, BucketsRef, Fill, KeyRef, Ref, prefetch};
+use super::arena::{Arena, Fill, KeyRef, Lined, Ref, prefetch};
 use crate::base::key::TreeId;
 
 /// Slots of a bucket.
@@ -45,11 +45,15 @@ pub(super) struct Bucket {
     slots: [AtomicU64; BUCKET_SLOTS],
 }
 
+// SAFETY: it consists of atomics; a zeroed bucket is empty.
+unsafe impl Lined for Bucket {}
+
 /// Number and place of the current buckets.
 #[derive(Clone, Copy)]
 pub(super) struct Table {
     log2: u32,
-    place: BucketsRef,
+    /// The first bucket.
+    place: Ref<Bucket>,
 }
 
 /// Hash of a key.
@@ -94,7 +98,7 @@ impl Table {
     /// The buckets, and the lines of filter words.
     fn parts(self, arena: &Arena) -> (&[Bucket], &[Bucket]) {
         // SAFETY: tables are made only in `Index::grow`, which reserved this many lines.
-        unsafe { arena.buckets(self.place, table_lines(self.log2)) }.split_at(1 << self.log2)
+        unsafe { arena.get_all(self.place, table_lines(self.log2)) }.split_at(1 << self.log2)
     }
 
     /// The reference to a key.
@@ -252,7 +256,7 @@ impl Index {
 
     fn grow(&self, arena: &Arena, fill: &mut Fill, old: Option<Table>) -> Option<()> {
         let log2 = old.map_or(FIRST_LOG2, |table| table.log2 + 1);
-        let place = fill.push_buckets(table_lines(log2)).filter(|_| log2 <= LOG2_MAX)?;
+        let place = fill.push_all(table_lines(log2)).filter(|_| log2 <= LOG2_MAX)?;
         let table = Table { log2, place };
         for bucket in old.map_or(&[][..], |table| table.parts(arena).0) {
             for slot in &bucket.slots {

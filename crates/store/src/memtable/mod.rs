@@ -34,6 +34,7 @@ mod node;
 mod ordered;
 mod range_cursor;
 mod ranges;
+mod tree_entry;
 
 use std::ops::Bound;
 use std::sync::Arc;
@@ -41,12 +42,13 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::base::key::{KeyRange, TreeId, Version};
 use crate::disk::ScratchFile;
-use arena::{Arena, AtomicRef, Fill, Record, TreeEntry};
-pub use cursor::{CursorEntry, MemtableCursor};
+use arena::{Arena, AtomicRef, Fill, Record};
+pub use cursor::{MemtableCursor, CursorEntry};
 use hash::{Index, KeyHash, Table};
 use node::{NODE_ENTRIES, Node};
 pub(crate) use range_cursor::{RangeChange, RangeCursor};
 pub use ranges::{BOUNDARIES_MAX, Stretch};
+use tree_entry::TreeEntry;
 
 /// Number of chains in the directory of trees; further trees share chains.
 const DIRECTORY_CHAINS: usize = 256;
@@ -232,7 +234,7 @@ impl Memtable {
         let mut trees = Vec::new();
         for chain in &self.directory {
             let mut at = chain.load();
-            while let Some(entry) = at.map(|place| self.arena.tree(place)) {
+            while let Some(entry) = at.map(|place| self.arena.get(place)) {
                 trees.push(ranges::owner_of(TreeId(entry.id.load(Ordering::Relaxed))));
                 at = entry.next.load();
             }
@@ -277,7 +279,7 @@ impl Memtable {
     fn tree_entry(&self, tree: TreeId) -> Option<&TreeEntry> {
         let mut at = self.directory[tree.0 as usize % DIRECTORY_CHAINS].load();
         loop {
-            let entry = self.arena.tree(at?);
+            let entry = self.arena.get(at?);
             if entry.id.load(Ordering::Relaxed) == tree.0 {
                 return Some(entry);
             }
@@ -456,8 +458,8 @@ fn insert_key<'t>(
 /// Adds a tree at the front of its directory chain.
 fn add_tree<'t>(table: &'t Memtable, fill: &mut Fill, tree: TreeId) -> Option<&'t TreeEntry> {
     let chain = &table.directory[tree.0 as usize % DIRECTORY_CHAINS];
-    let place = fill.push_tree()?;
-    let entry = table.arena.tree(place);
+    let place = fill.push::<TreeEntry>()?;
+    let entry = table.arena.get(place);
     entry.id.store(tree.0, Ordering::Relaxed);
     entry.next.store(chain.load());
     chain.store(Some(place));

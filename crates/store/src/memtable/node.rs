@@ -21,11 +21,11 @@
 //! - `seq` is odd while the writer changes the node. Everything is atomic: a reader during a change reads a mixture
 //!   in which every part is valid by itself, detects the change by `seq`, and reads again.
 
-#![allow(unsafe_code)] // By the level a place is a key's or a node's; converting its bits back is unsafe.
+#![allow(unsafe_code)] // By the level a place is a key's or a node's; converting its bits back is unsafe. So is the promise to the arena.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 
-use super::arena::{Arena, AtomicRef, KeyKind, KeyRef, NodeRef, Ref, prefetch};
+use super::arena::{Arena, AtomicRef, KeyKind, KeyRef, Lined, Ref, prefetch};
 
 /// Entries of a node: 496 bytes with the header, in eight cache lines.
 pub(super) const NODE_ENTRIES: usize = 5 * GROUP_ENTRIES;
@@ -48,6 +48,12 @@ pub(super) struct Node {
     heads: [AtomicU64; NODE_ENTRIES],
     places: [AtomicU32; NODE_ENTRIES],
 }
+
+/// Reference to a node.
+pub(super) type NodeRef = Ref<Node>;
+
+// SAFETY: it consists of atomics; a zeroed node is an empty leaf.
+unsafe impl Lined for Node {}
 
 /// Count, level and prefix length of a node, read at once.
 #[derive(Clone, Copy)]
@@ -157,7 +163,7 @@ impl Node {
 
     /// The key by which entry `at` is ordered.
     fn entry_key<'a>(&self, arena: &'a Arena, shape: Shape, at: usize) -> Result<&'a [u8], Torn> {
-        let key = if shape.level == 0 { self.key(at) } else { arena.node(self.child(at).ok_or(Torn)?).low() };
+        let key = if shape.level == 0 { self.key(at) } else { arena.get(self.child(at).ok_or(Torn)?).low() };
         Ok(arena.key(key.ok_or(Torn)?).bytes)
     }
 
@@ -278,9 +284,9 @@ impl Node {
     /// Moves the entries from `from` on into `right`, a fresh node at `place`, which becomes the right neighbour.
     /// Returns its `low`. Inside `change`; other threads reach `right` only through later stores.
     pub(super) fn split_off(&self, arena: &Arena, from: usize, place: NodeRef) -> Option<KeyRef> {
-        let right = arena.node(place);
+        let right = arena.get(place);
         let shape = self.shape();
-        let low = if shape.level == 0 { self.key(from) } else { arena.node(self.child(from)?).low() };
+        let low = if shape.level == 0 { self.key(from) } else { arena.get(self.child(from)?).low() };
         right.low.store(low);
         right.next.store(self.next());
         for (to, at) in (from..shape.count).enumerate() {
@@ -300,7 +306,7 @@ impl Node {
 
     /// Adds an empty right neighbour for keys from `low` on: the split for ascending keys.
     pub(super) fn start_right(&self, arena: &Arena, low: KeyRef, place: NodeRef) -> Option<KeyRef> {
-        let right = arena.node(place);
+        let right = arena.get(place);
         let shape = self.shape();
         right.low.store(Some(low));
         right.next.store(self.next());
@@ -319,7 +325,7 @@ impl Node {
             return;
         }
         let (Some(low), Some(next)) = (self.low(), self.next()) else { return };
-        let Some(high) = arena.node(next).low() else { return };
+        let Some(high) = arena.get(next).low() else { return };
         let prefix = shared_prefix(arena.key(low).bytes, arena.key(high).bytes);
         if prefix <= shape.prefix {
             return;

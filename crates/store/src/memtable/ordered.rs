@@ -10,8 +10,9 @@
 
 use std::sync::atomic::Ordering;
 
-use super::arena::{Arena, Fill, KeyRef, NodeRef, TreeEntry};
-use super::node::{NODE_ENTRIES, Node, Past};
+use super::arena::{Arena, Fill, KeyRef};
+use super::node::{NODE_ENTRIES, Node, NodeRef, Past};
+use super::tree_entry::TreeEntry;
 
 /// Target of a descent.
 #[derive(Clone, Copy)]
@@ -56,7 +57,7 @@ impl Batch {
 
     /// Reads a leaf.
     pub(super) fn read(&mut self, arena: &Arena, place: NodeRef) {
-        let leaf = arena.node(place);
+        let leaf = arena.get(place);
         loop {
             let seq = leaf.begin();
             self.copy(leaf);
@@ -98,7 +99,7 @@ fn pick(arena: &Arena, branch: &Node, target: Target<'_>) -> Option<NodeRef> {
 fn descend<'a>(arena: &'a Arena, tree: &TreeEntry, target: Target<'_>) -> Option<(&'a Node, u32)> {
     'restart: loop {
         let root = tree.root.load()?;
-        let mut node = arena.node(root);
+        let mut node = arena.get(root);
         let mut seq = node.begin();
         // A root that was split meanwhile is only a part of the tree; the new root is set before the old one's unlock.
         if tree.root.load() != Some(root) {
@@ -107,9 +108,9 @@ fn descend<'a>(arena: &'a Arena, tree: &TreeEntry, target: Target<'_>) -> Option
         while node.shape().level > 0 {
             let child = pick(arena, node, target);
             if let Some(child) = child {
-                arena.node(child).prefetch();
+                arena.get(child).prefetch();
             }
-            let below = child.map(|child| arena.node(child)).map(|child| (child, child.begin()));
+            let below = child.map(|child| arena.get(child)).map(|child| (child, child.begin()));
             match below {
                 Some((child, child_seq)) if node.unchanged(seq) => (node, seq) = (child, child_seq),
                 _ => continue 'restart,
@@ -127,14 +128,14 @@ pub(super) fn nodes_for_one_key(tree: Option<&TreeEntry>) -> usize {
 /// Number of nodes for inserting this key: each full node on its path is split, a full root gets a parent. Writer only.
 pub(super) fn nodes_for(arena: &Arena, tree: Option<&TreeEntry>, key: &[u8]) -> usize {
     let Some(root) = tree.and_then(|tree| tree.root.load()) else { return 1 };
-    let mut node = arena.node(root);
+    let mut node = arena.get(root);
     let is_full = |node: &Node| usize::from(node.shape().count == NODE_ENTRIES);
     let mut nodes = is_full(node);
     loop {
         nodes += is_full(node);
         let child = if node.shape().level > 0 { node.child(search(arena, node, 1, key) - 1) } else { None };
         match child {
-            Some(child) => node = arena.node(child),
+            Some(child) => node = arena.get(child),
             None => return nodes,
         }
     }
@@ -148,9 +149,9 @@ pub(super) fn put(arena: &Arena, fill: &mut Fill, tree: &TreeEntry, key: KeyRef)
     while node.shape().level > 0 {
         let at = search(arena, node, 1, bytes) - 1;
         let child = node.child(at)?;
-        arena.node(child).prefetch();
-        let full = arena.node(child).shape().count == NODE_ENTRIES;
-        node = if full { split(arena, fill, node, at, child, key)? } else { arena.node(child) };
+        arena.get(child).prefetch();
+        let full = arena.get(child).shape().count == NODE_ENTRIES;
+        node = if full { split(arena, fill, node, at, child, key)? } else { arena.get(child) };
     }
     node.put_key(search(arena, node, 0, bytes), bytes, key);
     Some((free - fill.free_bytes()) / size_of::<Node>())
@@ -163,22 +164,22 @@ fn search(arena: &Arena, node: &Node, from: usize, key: &[u8]) -> usize {
 /// The root; if it was full, a new one above it.
 fn root_with_room<'a>(arena: &'a Arena, fill: &mut Fill, tree: &TreeEntry) -> Option<&'a Node> {
     let Some(place) = tree.root.load() else {
-        let leaf = fill.push_node()?;
+        let leaf = fill.push::<Node>()?;
         tree.root.store(Some(leaf));
         tree.height.store(1, Ordering::Relaxed);
-        return Some(arena.node(leaf));
+        return Some(arena.get(leaf));
     };
-    let root = arena.node(place);
+    let root = arena.get(place);
     let shape = root.shape();
     if shape.count < NODE_ENTRIES {
         return Some(root);
     }
-    let above = fill.push_node()?;
-    arena.node(above).start_branch(shape.level + 1, place);
+    let above = fill.push::<Node>()?;
+    arena.get(above).start_branch(shape.level + 1, place);
     // The old root is still complete: readers may start at either.
     tree.root.store(Some(above));
     tree.height.store(shape.level + 2, Ordering::Relaxed);
-    Some(arena.node(above))
+    Some(arena.get(above))
 }
 
 /// Splits the full node `child`, entry `at` of `parent`; returns the half to which `key` belongs.
@@ -190,9 +191,9 @@ fn split<'a>(
     child: NodeRef,
     key: KeyRef,
 ) -> Option<&'a Node> {
-    let left = arena.node(child);
+    let left = arena.get(child);
     let bytes = arena.key(key).bytes;
-    let place = fill.push_node()?;
+    let place = fill.push::<Node>()?;
     // Ascending keys leave full leaves behind, instead of half-full ones.
     let last_leaf = left.shape().level == 0 && left.next().is_none();
     let in_order = last_leaf && search(arena, left, 0, bytes) == NODE_ENTRIES;
@@ -204,5 +205,5 @@ fn split<'a>(
         parent.put_child(at + 1, arena.key(low).bytes, place);
         Some(low)
     })?;
-    Some(arena.node(if bytes >= arena.key(low).bytes { place } else { child }))
+    Some(arena.get(if bytes >= arena.key(low).bytes { place } else { child }))
 }

@@ -5,10 +5,11 @@
 
 use std::ops::Bound;
 
-use super::arena::{KeyRef, NodeRef, TreeEntry};
+use super::arena::KeyRef;
 use super::cursor::PREFETCH_LINES;
-use super::node::Past;
+use super::node::{NodeRef, Past};
 use super::ordered::{Batch, Target};
+use super::tree_entry::TreeEntry;
 use super::{Memtable, below};
 use crate::base::key::{Direction, KeyRange, TreeId, Version};
 
@@ -179,7 +180,7 @@ impl<'m> RangeCursor<'m, '_> {
     fn read(&mut self, leaf: NodeRef) -> usize {
         self.batch.read(&self.table.arena, leaf);
         if let Some(next) = self.batch.next {
-            self.table.arena.node(next).prefetch();
+            self.table.arena.get(next).prefetch();
         }
         self.batch.count
     }
