@@ -16,9 +16,6 @@
 //!  failure ─ config ─ requests ─ threads ─ reads ─ replies ─ access ─ statements ─ changes ─ maintenance ─ metrics
 //!   ─► service ─► declared ─ general ─► openapi ─► routing ─► lifecycle
 //! ```
-//!
-//! Two files go against this order, and their rooms say why: `service/shared.rs` and `declared/late_query.rs` know the switch of
-//! `routing`.
 
 mod access;
 mod changes;

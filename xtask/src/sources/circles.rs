@@ -48,16 +48,6 @@ const KNOWN: &[Known] = &[
         "a response may be a late one, which ends with a response",
     ),
     (
-        "crates/server/src/service/shared.rs",
-        "crates/server/src/routing/switch.rs",
-        "a query that waited is routed again by the newest configuration, which holds the state of all handlers",
-    ),
-    (
-        "crates/server/src/declared/late_query.rs",
-        "crates/server/src/routing/switch.rs",
-        "the same: such a query asks for its endpoint of the newest configuration",
-    ),
-    (
         "crates/store/src/memtable/arena.rs",
         "crates/store/src/memtable/hash.rs",
         "only the arena makes references, for the type that each refers to; buckets consist of references",

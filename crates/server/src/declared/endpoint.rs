@@ -1,7 +1,6 @@
 //! Execution of a declared endpoint. The checks run in this order: path key, `require` or target (404), parameters, body.
 
 use super::files;
-use super::kept_request::KeptRequest;
 use super::late_query::LateQuery;
 use super::query::DeclaredQuery;
 use super::steps::DeclaredSteps;
@@ -18,8 +17,8 @@ use crate::requests::header_params::HeaderParams;
 use crate::requests::params;
 use crate::requests::preconditions;
 use crate::service::cold_read;
+use crate::service::kept_request::KeptRequest;
 use crate::service::permission;
-use crate::service::query_limits::Whole;
 use crate::service::write::{self, Answer, BoundGuard};
 use crate::service::{Local, Service};
 use crate::statements::guard::DeclaredGuard;
@@ -31,6 +30,7 @@ use docs::statements::Guard;
 use docs::{CollectionId, Op, Precondition, ReaderSession, Required, Write};
 use http::{Files, HttpRequest, LateReply, Method, Params, Reply, Series, Status};
 use std::sync::Arc;
+use std::time::Instant;
 
 /// One endpoint with resolved names.
 pub(crate) struct Endpoint {
@@ -302,7 +302,7 @@ impl Endpoint {
         &self,
         service: &Service,
         (request, params): (&KeptRequest, &Params<'_, '_>),
-        whole: Whole,
+        ends: Instant,
         late: LateReply,
     ) -> Option<(Arc<LateQuery>, LateReply)> {
         if let Some(scope) = &self.scope
@@ -332,7 +332,7 @@ impl Endpoint {
             Action::Sorted(queries) => chosen(queries, &request.query, &mut text),
             _ => Err(Failure::new(FailureKind::Busy, "the configuration of this path has just changed: try again")),
         });
-        match query.and_then(|query| query.asked_again(service, (request, params), whole)) {
+        match query.and_then(|query| query.asked_again(service, (request, params), ends)) {
             Ok(query) => Some((Arc::new(query), late)),
             Err(failure) => {
                 refusal::refuse(&service.errors, late, &failure);

@@ -5,7 +5,6 @@
 //! request is routed again by the newest configuration: on the same thread, and within the same time limit. So a reload makes no
 //! request fail.
 
-use super::kept_request::KeptRequest;
 use super::query::{DeclaredQuery, WholeReply};
 use crate::failure::refusal;
 use crate::failure::{ErrorRules, Failure, FailureKind};
@@ -15,9 +14,10 @@ use crate::replies::large;
 use crate::replies::media::JSON;
 use crate::replies::pipe;
 use crate::replies::row_stream;
-use crate::routing::switch::Switch;
 use crate::service::Service;
+use crate::service::kept_request::KeptRequest;
 use crate::service::query_limits::Whole;
+use crate::service::rerouting::{PoolQuery, PoolStep, Rerouting};
 use crate::statements::guard::Ended;
 use crate::statements::paging::Page;
 use crate::threads::background;
@@ -68,7 +68,7 @@ pub(crate) struct LateQuery {
     errors: Arc<ErrorRules>,
     replies: InFlight,
     queries: Arc<Queries>,
-    switch: Weak<Switch>,
+    newest: Option<Weak<dyn Rerouting>>,
 }
 
 impl LateQuery {
@@ -91,7 +91,7 @@ impl LateQuery {
             errors: Arc::clone(&service.errors),
             replies: service.replies.clone(),
             queries: Arc::clone(&service.queries),
-            switch: service.switch.get().cloned().unwrap_or_default(),
+            newest: service.newest.get().cloned(),
         }
     }
 
@@ -119,14 +119,14 @@ impl LateQuery {
     }
 
     fn run(self: Arc<Self>, late: LateReply) {
-        let mut next = self.answer(late).and_then(|late| self.route_again(late));
+        let mut next = self.answer(late);
         while let Some((query, late)) = next {
-            next = query.answer(late).and_then(|late| query.route_again(late));
+            next = query.answer(late);
         }
     }
 
     /// Answers, or returns the reply: another configuration has taken over.
-    fn answer(&self, late: LateReply) -> Option<LateReply> {
+    fn try_answer(&self, late: LateReply) -> Option<LateReply> {
         let client = ClientWatch::of(&late, &self.pool);
         if self.request.page.is_none() && !self.query.has_one_row() {
             self.stream(&client, late)
@@ -208,11 +208,17 @@ impl LateQuery {
 
     /// Routes the request by the newest configuration; `None` if that has answered it.
     #[cold]
-    fn route_again(&self, late: LateReply) -> Option<(Arc<LateQuery>, LateReply)> {
-        let Some(switch) = self.switch.upgrade() else {
+    fn route_again(&self, late: LateReply) -> Option<PoolStep> {
+        let Some(newest) = self.newest.as_ref().and_then(Weak::upgrade) else {
             refusal::refuse(&self.errors, late, &Failure::new(FailureKind::Busy, "the server ends"));
             return None;
         };
-        switch.current().route_again(&self.request.kept, self.whole.clone(), late)
+        newest.route_again(&self.request.kept, self.whole.ends(), late)
+    }
+}
+
+impl PoolQuery for LateQuery {
+    fn answer(&self, late: LateReply) -> Option<PoolStep> {
+        self.try_answer(late).and_then(|late| self.route_again(late))
     }
 }

@@ -1,11 +1,9 @@
 //! Endpoints that the configuration declares: documents, queries, steps of one transaction, files.
 //!
-//! It may import every room that stands before it in `lib.rs`. It knows neither the general API nor the router, with one
-//! exception: `late_query` has a query that waited for a thread routed again by the newest routing (`routing::switch`).
+//! It may import every room that stands before it in `lib.rs`. It knows neither the general API nor the router.
 
 pub(crate) mod endpoint;
 mod files;
-pub(crate) mod kept_request;
 pub(crate) mod late_query;
 pub(crate) mod path_parameter;
 pub(crate) mod query;

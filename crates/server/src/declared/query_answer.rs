@@ -3,7 +3,6 @@
 //! never blocked for long. The next queries of its kind go to the pool at once ([`crate::threads::loop_time`]), which rejects
 //! them if its queue is full.
 
-use super::kept_request::KeptRequest;
 use super::late_query::{LateQuery, QueryRequest};
 use super::query::{DeclaredQuery, Values, WholeReply};
 use crate::failure::Failure;
@@ -13,6 +12,7 @@ use crate::reads::named::Unread;
 use crate::replies::large;
 use crate::replies::media::{JSON, RowFormat};
 use crate::service::cold_read;
+use crate::service::kept_request::KeptRequest;
 use crate::service::permission;
 use crate::service::query_limits::Whole;
 use crate::service::{Local, PathTexts, Service};
@@ -24,6 +24,7 @@ use docs::sql::{Budget, COMPUTED, OwnedValue, QueryError, ROW, Value};
 use docs::statements::Guard;
 use http::{HttpRequest, LateReply, Params, Reply, Status};
 use std::sync::Arc;
+use std::time::Instant;
 
 impl DeclaredQuery {
     /// Answers one request.
@@ -133,7 +134,8 @@ impl DeclaredQuery {
         (guard, required): (Option<Guard>, Option<Unread>),
     ) -> QueryRequest {
         let values = values.iter().map(OwnedValue::new).collect();
-        QueryRequest { kept: KeptRequest::of(service, request), values, page, guard, now_ms, required }
+        let kept = KeptRequest::of(request, permission::wants_plan(service, request));
+        QueryRequest { kept, values, page, guard, now_ms, required }
     }
 
     /// Runs it on the pool, from the beginning.
@@ -149,7 +151,7 @@ impl DeclaredQuery {
         self: &Arc<Self>,
         service: &Service,
         (request, params): (&KeptRequest, &Params<'_, '_>),
-        whole: Whole,
+        ends: Instant,
     ) -> Result<LateQuery, Failure> {
         let (mut text, mut path_texts) = (Vec::new(), PathTexts::default());
         let mut values = Values::new(self.slots.len());
@@ -163,7 +165,7 @@ impl DeclaredQuery {
         let (kept, now_ms) = (request.clone(), self.now_ms());
         // Endpoints with a guard do not come here: the kept request has no header fields.
         let asked = QueryRequest { kept, values, page, guard: None, now_ms, required: None };
-        Ok(LateQuery::new(self, service, asked, whole))
+        Ok(LateQuery::new(self, service, asked, Whole::of(service).until(ends)))
     }
 
     /// Runs it again, from the beginning, on threads that may wait for the disk.

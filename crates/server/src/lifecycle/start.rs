@@ -204,7 +204,8 @@ pub fn start(config: &ServiceConfig, data: &Path) -> Result<RunningServer, Serve
     let sources = Sources { http, loops: reactor.loops().to_vec(), division, started };
     // Set only here: nobody else has the server yet.
     let _ = server.service().current().service.sources.set(sources);
-    let _ = server.service().current().service.switch.set(Arc::downgrade(server.service()));
+    let switch = Arc::downgrade(server.service());
+    let _ = server.service().current().service.newest.set(switch);
     let reloads = ReloadThread::start(server.service(), config.clone(), tls).map_err(ServerStartError::System)?;
     Ok(RunningServer { reactor, reloads, server, address, admin, drain: settings.drain, log })
 }

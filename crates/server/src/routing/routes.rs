@@ -2,7 +2,6 @@
 
 use crate::access::sender::{self, Granted, Listener};
 use crate::declared::endpoint::{self, Endpoint};
-use crate::declared::kept_request::KeptRequest;
 use crate::declared::late_query::LateQuery;
 use crate::failure::refusal;
 use crate::failure::{ErrorRules, Failure, FailureKind};
@@ -11,14 +10,15 @@ use crate::general::{documents, modify};
 use crate::metrics::route_series::{CHANGES, GENERAL};
 use crate::reads::direct::{DirectAnswer, Waiting};
 use crate::replies::document;
+use crate::service::kept_request::KeptRequest;
 use crate::service::permission;
-use crate::service::query_limits::Whole;
 use crate::service::{Local, Service};
 use docs::direct::DocumentOutcome;
 use docs::{CollectionId, LARGE_BYTES, LONG_CHECK_BYTES, ReadError};
 use http::{HttpRequest, LateReply, Method, Order, Reply, RouteLookup, Router, Status};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Instant;
 
 /// The target of a path.
 enum Route {
@@ -203,12 +203,12 @@ impl Routing {
     pub(crate) fn route_again(
         &self,
         request: &KeptRequest,
-        whole: Whole,
+        ends: Instant,
         mut late: LateReply,
     ) -> Option<(Arc<LateQuery>, LateReply)> {
         let failure = match self.router.find(request.method, &request.path) {
             RouteLookup::Found { value: Route::Declared(endpoint), params } => {
-                return endpoint.ask_again(&self.service, (request, &params), whole, late);
+                return endpoint.ask_again(&self.service, (request, &params), ends, late);
             }
             RouteLookup::MethodNotAllowed { allow } => {
                 late.header("Allow", &allow);

@@ -6,12 +6,15 @@
 
 use super::routes::Routing;
 use crate::access::sender::Listener;
+use crate::service::kept_request::KeptRequest;
+use crate::service::rerouting::{PoolQuery, PoolStep, Rerouting};
 use crate::service::{self, Local};
-use http::{HttpRequest, Order, Reply};
+use http::{HttpRequest, LateReply, Order, Reply};
 use reactor::Loop;
 use std::os::fd::RawFd;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::time::Instant;
 
 /// See the module's documentation.
 pub(crate) struct Switch {
@@ -136,6 +139,13 @@ impl http::Service for Switch {
     fn tick_ended(&self, turn: &mut LoopRouting) {
         turn.local.tick_ended();
         self.look(turn);
+    }
+}
+
+impl Rerouting for Switch {
+    fn route_again(&self, request: &KeptRequest, ends: Instant, late: LateReply) -> Option<PoolStep> {
+        let (query, late) = self.current().route_again(request, ends, late)?;
+        Some((query as Arc<dyn PoolQuery>, late))
     }
 }
 

@@ -41,6 +41,11 @@ impl Whole {
         Whole { bytes_max: self.bytes_max / 2, ..self }
     }
 
+    /// The same with another end of its time.
+    pub(crate) fn until(self, ends: Instant) -> Whole {
+        Whole { ends, ..self }
+    }
+
     /// End of its time.
     pub(crate) fn ends(&self) -> Instant {
         self.ends

@@ -1,6 +1,7 @@
 //! State that all handlers use: the part that depends on the configuration, and the part that outlasts a reload.
 
 use super::large_write::LargeWrites;
+use super::rerouting::Rerouting;
 use crate::access::cors::Cors;
 use crate::access::sender::Access;
 use crate::access::token::Tokens;
@@ -17,7 +18,6 @@ use crate::metrics::route_series::RouteSeries;
 use crate::metrics::slow_log::SlowRequests;
 use crate::metrics::sources::Sources;
 use crate::reads::cold::{ColdReads, Sessions};
-use crate::routing::switch::Switch;
 use crate::threads::in_flight::InFlight;
 use crate::threads::panics::Panics;
 use crate::threads::query_pool::QueryPool;
@@ -104,7 +104,7 @@ pub(crate) struct Shared {
     pub(crate) slow: Arc<SlowRequests>,
     pub(crate) sources: OnceLock<Sources>,
     /// The newest configuration. Held weakly, because it holds this.
-    pub(crate) switch: OnceLock<Weak<Switch>>,
+    pub(crate) newest: OnceLock<Weak<dyn Rerouting>>,
 }
 
 impl Deref for Service {
@@ -161,7 +161,7 @@ impl Shared {
             series: Arc::default(),
             slow: Arc::default(),
             sources: OnceLock::new(),
-            switch: OnceLock::new(),
+            newest: OnceLock::new(),
         }
     }
 

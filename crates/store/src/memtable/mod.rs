@@ -43,7 +43,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use crate::base::key::{KeyRange, TreeId, Version};
 use crate::disk::ScratchFile;
 use arena::{Arena, AtomicRef, Fill, Record};
-pub use cursor::{MemtableCursor, CursorEntry};
+pub use cursor::{CursorEntry, MemtableCursor};
 use hash::{Index, KeyHash, Table};
 use node::{NODE_ENTRIES, Node};
 pub(crate) use range_cursor::{RangeChange, RangeCursor};

@@ -1,10 +1,8 @@
 //! A read that waits for a thread, as requested: if another configuration takes over before its query begins, it is routed again
-//! ([`super::late_query`]).
+//! ([`super::rerouting`]).
 
 use crate::access::token::Sent;
 use crate::replies::media::RowFormat;
-use crate::service::Service;
-use crate::service::permission;
 use http::{HttpRequest, Method};
 
 /// See the module's documentation.
@@ -22,14 +20,14 @@ pub(crate) struct KeptRequest {
 }
 
 impl KeptRequest {
-    pub(crate) fn of(service: &Service, request: &HttpRequest<'_>) -> KeptRequest {
+    pub(crate) fn of(request: &HttpRequest<'_>, wants_plan: bool) -> KeptRequest {
         let shape = if request.names_media() { RowFormat::of_accept(request) } else { RowFormat::Json };
         KeptRequest {
             method: request.method(),
             path: request.path().into(),
             query: request.query().into(),
             shape,
-            wants_plan: permission::wants_plan(service, request),
+            wants_plan,
             token: Sent::of(request),
         }
     }
