@@ -28,26 +28,6 @@ const KNOWN: &[Known] = &[
     ),
     ("crates/reactor/src/mailbox.rs", "crates/reactor/src/fleet.rs", "a task in a loop's mailbox runs with that loop"),
     (
-        "crates/sapsan/src/dispatch/request.rs",
-        "crates/sapsan/src/dispatch/build.rs",
-        "a request reaches the states of its application, whose endpoints are called with requests",
-    ),
-    (
-        "crates/sapsan/src/dispatch/endpoint.rs",
-        "crates/sapsan/src/dispatch/build.rs",
-        "an endpoint checks what it needs of the application that holds it",
-    ),
-    (
-        "crates/sapsan/src/dispatch/middleware.rs",
-        "crates/sapsan/src/dispatch/build.rs",
-        "an endpoint with functions around it is an endpoint, see above",
-    ),
-    (
-        "crates/sapsan/src/dispatch/response.rs",
-        "crates/sapsan/src/dispatch/late.rs",
-        "a response may be a late one, which ends with a response",
-    ),
-    (
         "crates/store/src/memtable/arena.rs",
         "crates/store/src/memtable/hash.rs",
         "only the arena makes references, for the type that each refers to; buckets consist of references",

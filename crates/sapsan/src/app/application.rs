@@ -2,7 +2,9 @@
 
 use super::start_error::StartError;
 use crate::database::Database;
-use crate::dispatch::{Around, Built, Endpoint, Layer, Needs, Pools, Route, States, Surrounded, Threads};
+use crate::dispatch::{
+    Around, Built, Endpoint, Environment, Layer, Needs, Pools, Resources, Route, States, Surrounded, Threads,
+};
 use crate::protection::{FormTokens, Origins, ProtectionSettings, SecurityHeaders};
 use crate::reply::{Error, ErrorPage};
 use crate::routes::{Erased, FilesEndpoint, Handler, folder_pattern};
@@ -304,13 +306,17 @@ impl App {
             Pools::default()
         });
         let protection = protection.build(&mut mistakes);
-        let built = Built { router, routes, states, layers, around, protection, database, pools, error_page };
-        for route in &built.routes {
-            let mut needs = Needs { built: &built, route, missing: Vec::new() };
+        let resources = Resources { states, database, protection, pools };
+        for route in &routes {
+            let mut needs = Needs { resources: &resources, pattern: &route.pattern, missing: Vec::new() };
             route.endpoint.needs(&mut needs);
             let name = format!("{} {}", route.method.name(), route.pattern);
             mistakes.extend(needs.missing.into_iter().map(|missing| format!("route \"{name}\": {missing}")));
         }
-        if mistakes.is_empty() { Ok((built, settings)) } else { Err(StartError::Application(mistakes)) }
+        if !mistakes.is_empty() {
+            return Err(StartError::Application(mistakes));
+        }
+        let environment = Arc::new(Environment { resources, layers, error_page });
+        Ok((Built { router, routes, around, environment }, settings))
     }
 }

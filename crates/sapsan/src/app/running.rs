@@ -2,7 +2,7 @@
 
 use super::application::{App, AppSettings};
 use super::start_error::StartError;
-use crate::dispatch::{Built, Service};
+use crate::dispatch::{Environment, Service};
 use http::HttpServer;
 use reactor::Reactor;
 use signal_hook::consts::{SIGINT, SIGTERM};
@@ -34,7 +34,7 @@ impl App {
 pub struct RunningApp {
     reactor: Option<reactor::RunningReactor>,
     server: Arc<HttpServer<Service>>,
-    built: Arc<Built>,
+    environment: Arc<Environment>,
     addresses: Vec<SocketAddr>,
     drain_max: Duration,
 }
@@ -86,7 +86,7 @@ impl RunningApp {
         let deadline = Instant::now() + self.drain_max;
         reactor.drain(self.drain_max);
         let outcome = reactor.join();
-        self.built.pools.drain(deadline);
+        self.environment.resources.pools.drain(deadline);
         outcome
     }
 }
@@ -105,8 +105,8 @@ fn start(app: App, address: &str) -> Result<RunningApp, StartError> {
     let AppSettings { threads, http, drain_max } = settings;
     let reactor_settings = reactor::ReactorSettings { loops: threads, ..reactor::ReactorSettings::default() };
     let mut reactor = Reactor::new(reactor_settings)?;
-    let built = Arc::new(built);
-    let server = Arc::new(HttpServer::new(Service { built: Arc::clone(&built) }, http));
+    let environment = Arc::clone(&built.environment);
+    let server = Arc::new(HttpServer::new(Service { built }, http));
     let mut addresses = Vec::new();
     for address in wanted {
         let factory = Arc::clone(&server) as Arc<dyn reactor::Factory>;
@@ -117,7 +117,7 @@ fn start(app: App, address: &str) -> Result<RunningApp, StartError> {
         addresses.extend(listening.map_err(|source| StartError::Listen { address, source })?);
     }
     let reactor = reactor.start()?;
-    Ok(RunningApp { reactor: Some(reactor), server, built, addresses, drain_max })
+    Ok(RunningApp { reactor: Some(reactor), server, environment, addresses, drain_max })
 }
 
 fn parsed(address: &str) -> std::io::Result<SocketAddr> {

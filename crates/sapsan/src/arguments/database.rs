@@ -13,7 +13,7 @@ impl Extract for Database {
     type Item<'r> = Database;
 
     fn extract(request: &Request<'_>) -> Result<Database, Error> {
-        request.built.database.clone().ok_or_else(missing)
+        request.resources.database.clone().ok_or_else(missing)
     }
 
     fn needs(needs: &mut Needs<'_>) {

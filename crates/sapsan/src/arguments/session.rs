@@ -37,7 +37,7 @@ impl Extract for Session<'_> {
 
     #[inline]
     fn extract<'r>(request: &'r Request<'_>) -> Result<Session<'r>, Error> {
-        let codec = request.built.protection.sessions().ok_or_else(|| Error::internal(MISSING))?;
+        let codec = request.resources.protection.sessions().ok_or_else(|| Error::internal(MISSING))?;
         let session = Session { exchange: &request.exchange, codec };
         let mut exchange = request.exchange.borrow_mut();
         if exchange.session.is_none() {
@@ -47,7 +47,7 @@ impl Extract for Session<'_> {
     }
 
     fn needs(needs: &mut Needs<'_>) {
-        needs.that(needs.built.protection.has_sessions, MISSING);
+        needs.that(needs.resources.protection.has_sessions, MISSING);
     }
 }
 

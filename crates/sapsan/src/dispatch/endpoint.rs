@@ -1,6 +1,6 @@
 //! What a route calls.
 
-use super::build::Needs;
+use super::needs::Needs;
 use super::request::Request;
 use super::response::Response;
 

@@ -3,29 +3,15 @@
 //! A handler that returns a [`Later`] is finished. When the functions around it have returned too, the closure in the `Later` is called
 //! with a [`Responder`]. So work begins only when the header fields of the reply are known, and no thread can answer too early.
 
-use super::build::Built;
 use super::exchange::Exchange;
 use super::local::Local;
+use super::parts::Part;
 use super::respond::Respond;
-use super::response::{Content, Part, Response};
+use super::response::{Content, Later, Responder, Response};
 use crate::reply::{Error, Head};
 use crate::session::SessionData;
 use http::{BodySink, LateReply, Piece, Status};
 use std::borrow::Cow;
-use std::sync::Arc;
-
-/// Begins the work behind a late reply. On a loop it is given the loop's state, on other threads `None`.
-pub(crate) type Start = Box<dyn FnOnce(Responder, Option<&Local>)>;
-
-/// A reply that is sent later.
-pub struct Later {
-    pub(crate) start: Start,
-    /// Later requests of the connection that may change something can run meanwhile, because the work keeps its order by itself and ends
-    /// soon.
-    pub(super) keeps_order: bool,
-    /// Receives the request's body in pieces.
-    pub(crate) body: Option<Box<dyn BodySink>>,
-}
 
 /// A reply that is sent later. `start` is called on the event loop, must not wait, and moves the responder elsewhere.
 ///
@@ -59,14 +45,6 @@ impl Respond for Later {
     }
 }
 
-/// The duty to answer one request, from any thread. If it is dropped unanswered, the reply is 500.
-pub struct Responder {
-    pub(crate) built: Arc<Built>,
-    pub(crate) exchange: Exchange,
-    pub(crate) late: LateReply,
-    pub(super) wants_html: bool,
-}
-
 impl Responder {
     /// The request's values, for changes that its layers should see, such as those of its session.
     pub fn exchange(&mut self) -> &mut Exchange {
@@ -98,18 +76,18 @@ impl Responder {
 
     /// Sends the reply.
     pub fn send(self, reply: impl Respond) {
-        let Responder { built, mut exchange, mut late, wants_html } = self;
+        let Responder { environment, mut exchange, mut late, wants_html } = self;
         let mut response = reply.respond();
         if let Content::Later(later) = response.body {
             // The reply is itself late: its work begins on this thread, which may wait.
             for (name, value) in response.fields.iter() {
                 late.header(name, value);
             }
-            return (later.start)(Responder { built, exchange, late, wants_html }, None);
+            return (later.start)(Responder { environment, exchange, late, wants_html }, None);
         }
-        built.behind(&mut exchange, &mut response, &mut Head::new(&mut late), || wants_html);
+        environment.behind(&mut exchange, &mut response, &mut Head::new(&mut late), || wants_html);
         // Dropped before the reply is sent: a client that has the reply may end the application and open its database again.
-        drop((built, exchange));
+        drop((environment, exchange));
         send_late(late, response);
     }
 }
@@ -130,7 +108,7 @@ fn send_late(mut late: LateReply, response: Response) {
             Some(bytes) => late.stream(status, content_type, bytes, stream.source),
             None => late.stream_open(status, content_type, stream.source),
         },
-        // The first two are not left here: see `Responder::send` and `Built::behind`. Files are answered at once.
+        // The first two are not left here: see `Responder::send` and `Environment::behind`. Files are answered at once.
         Content::Later(_) | Content::Error(_) | Content::File(_) => {
             let error = Error::internal("a late reply was not rendered");
             late.send(error.status(), "application/problem+json", error.problem());

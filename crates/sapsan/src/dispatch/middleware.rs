@@ -1,7 +1,7 @@
 //! Functions around handlers.
 
-use super::build::Needs;
 use super::endpoint::Endpoint;
+use super::needs::Needs;
 use super::request::Request;
 use super::response::Response;
 use std::sync::Arc;

@@ -1,8 +1,8 @@
 //! A request as handlers, extraction and middleware see it.
 
-use super::build::Built;
 use super::exchange::Exchange;
 use super::local::Local;
+use super::resources::Resources;
 use crate::reply::Error;
 use http::{Method, Params};
 use std::any::Any;
@@ -13,7 +13,7 @@ use std::net::{IpAddr, SocketAddr};
 pub struct Request<'r> {
     pub(crate) http: &'r http::HttpRequest<'r>,
     params: Option<&'r Params<'r, 'r>>,
-    pub(crate) built: &'r Built,
+    pub(crate) resources: &'r Resources,
     pub(crate) local: &'r Local,
     pub(crate) exchange: RefCell<Exchange>,
     /// The path's parameters, decoded. Filled only if one of them has an escape.
@@ -24,10 +24,10 @@ impl<'r> Request<'r> {
     pub(crate) fn new(
         http: &'r http::HttpRequest<'r>,
         params: Option<&'r Params<'r, 'r>>,
-        built: &'r Built,
+        resources: &'r Resources,
         local: &'r Local,
     ) -> Request<'r> {
-        Request { http, params, built, local, exchange: RefCell::default(), decoded: OnceCell::new() }
+        Request { http, params, resources, local, exchange: RefCell::default(), decoded: OnceCell::new() }
     }
 
     /// The request as it came over the wire.
@@ -72,7 +72,7 @@ impl<'r> Request<'r> {
 
     /// A state of the application ([`crate::App::state`]).
     pub fn state<T: Any + Send + Sync>(&self) -> Option<&'r T> {
-        self.built.states.get()
+        self.resources.states.get()
     }
 
     /// The values that middleware, layers and handlers of this request pass to one another.

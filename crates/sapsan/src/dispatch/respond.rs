@@ -1,6 +1,7 @@
 //! Results of handlers as replies.
 
-use super::response::{Content, HTML, Parts, Response};
+use super::parts::{HTML, Parts};
+use super::response::{Content, Response};
 use crate::reply::{Buffer, Error, Stream};
 use http::Status;
 use std::borrow::Cow;

@@ -1,14 +1,19 @@
 //! A reply as a value: status, header fields, body.
+//!
+//! The types of late replies and of layers are declared here too, because they refer to one another: a response may be a late reply,
+//! a responder ends a late reply with a response, a response passes the layers of its environment, and a layer changes responses.
+//! How late replies are begun and sent is in `late`; how layers are called is in `layer`.
 
-use super::late::Later;
-use crate::reply::{Buffer, Error, Fields, Stream};
-use http::{FileReply, Status};
+use super::exchange::Exchange;
+use super::local::Local;
+use super::parts::Parts;
+use super::request::Request;
+use super::resources::Resources;
+use crate::reply::{Buffer, Error, ErrorPage, Fields, Head, Stream};
+use http::{BodySink, FileReply, LateReply, Status};
 use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
-
-/// The content type of pages.
-pub(crate) const HTML: &str = "text/html; charset=utf-8";
 
 /// The reply to a request, before it is written.
 pub struct Response {
@@ -114,101 +119,47 @@ impl fmt::Debug for Response {
     }
 }
 
-/// A piece of a body.
-#[derive(Clone, Debug)]
-pub enum Part {
-    /// Constant data of the program.
-    Static(&'static [u8]),
-    /// Shared by many replies.
-    Shared(Arc<[u8]>),
-    /// Owned by this reply.
-    Owned(Vec<u8>),
+/// Begins the work behind a late reply. On a loop it is given the loop's state, on other threads `None`.
+pub(crate) type Start = Box<dyn FnOnce(Responder, Option<&Local>)>;
+
+/// A reply that is sent later.
+pub struct Later {
+    pub(crate) start: Start,
+    /// Later requests of the connection that may change something can run meanwhile, because the work keeps its order by itself and ends
+    /// soon.
+    pub(super) keeps_order: bool,
+    /// Receives the request's body in pieces.
+    pub(crate) body: Option<Box<dyn BodySink>>,
 }
 
-impl Part {
-    /// The part as the HTTP server takes it.
-    pub(super) fn as_sent(&self) -> http::BodyPart<'_> {
-        match self {
-            Part::Static(bytes) => http::BodyPart::Static(bytes),
-            Part::Shared(bytes) => http::BodyPart::Shared(bytes),
-            Part::Owned(bytes) => http::BodyPart::Copied(bytes),
-        }
-    }
-
-    /// Its bytes.
-    pub fn bytes(&self) -> &[u8] {
-        match self {
-            Part::Static(bytes) => bytes,
-            Part::Shared(bytes) => bytes,
-            Part::Owned(bytes) => bytes,
-        }
-    }
+/// The duty to answer one request, from any thread. If it is dropped unanswered, the reply is 500.
+pub struct Responder {
+    pub(crate) environment: Arc<Environment>,
+    pub(crate) exchange: Exchange,
+    pub(crate) late: LateReply,
+    pub(super) wants_html: bool,
 }
 
-impl From<&'static str> for Part {
-    fn from(text: &'static str) -> Part {
-        Part::Static(text.as_bytes())
-    }
-}
-
-impl From<&'static [u8]> for Part {
-    fn from(bytes: &'static [u8]) -> Part {
-        Part::Static(bytes)
-    }
-}
-
-impl From<Arc<[u8]>> for Part {
-    fn from(bytes: Arc<[u8]>) -> Part {
-        Part::Shared(bytes)
-    }
-}
-
-impl From<Vec<u8>> for Part {
-    fn from(bytes: Vec<u8>) -> Part {
-        Part::Owned(bytes)
-    }
-}
-
-impl From<String> for Part {
-    fn from(text: String) -> Part {
-        Part::Owned(text.into_bytes())
-    }
-}
-
-/// A body in parts, sent in one write without joining them. Parts below [`http::UNCOPIED_BYTES_MIN`] and owned parts are copied into the
-/// write queue; larger ones are not copied. Useful for a page whose frame is always the same.
+/// Sees every request before its handler, and adds header fields to every reply, late ones included.
 ///
-/// ```
-/// # use sapsan::Parts;
-/// fn page() -> Parts {
-///     Parts::html().with("<h1>").with(format!("{} seats", 3)).with("</h1>")
-/// }
-/// ```
-#[derive(Clone, Debug)]
-pub struct Parts {
-    pub(crate) content_type: Cow<'static, str>,
-    pub(crate) list: Vec<Part>,
+/// A layer differs from a function around a handler ([`crate::Around`]): it sees the reply when its head is written, on whichever thread
+/// that happens, so it sees late replies too. Layers see requests in the order in which they were added, and replies in the opposite
+/// order. All layers run outside the functions that [`crate::App::around`] adds.
+pub trait Layer: Send + Sync + 'static {
+    /// Called before the handler. If it returns a reply, the layers after this one and the handler are not called.
+    fn before(&self, _request: &Request<'_>) -> Option<Response> {
+        None
+    }
+
+    /// Called when the head of a reply is written, and may change the reply. Fields added through `head` are written without a further
+    /// copy. Called once for each request, whether its handler replied, failed, panicked or answered late, but not if its
+    /// [`crate::Responder`] was dropped unanswered.
+    fn behind(&self, _exchange: &mut Exchange, _response: &mut Response, _head: &mut Head<'_>) {}
 }
 
-impl Parts {
-    /// An empty body of this media type.
-    pub fn new(content_type: impl Into<Cow<'static, str>>) -> Parts {
-        Parts { content_type: content_type.into(), list: Vec::new() }
-    }
-
-    /// An empty HTML page.
-    pub fn html() -> Parts {
-        Parts::new(HTML)
-    }
-
-    /// The same body with one more part.
-    pub fn with(mut self, part: impl Into<Part>) -> Parts {
-        self.list.push(part.into());
-        self
-    }
-
-    /// Adds a part.
-    pub fn push(&mut self, part: impl Into<Part>) {
-        self.list.push(part.into());
-    }
+/// What the requests and replies of an application share: the resources of handlers, the layers, and the page of errors.
+pub(crate) struct Environment {
+    pub(crate) resources: Resources,
+    pub(crate) layers: Vec<Box<dyn Layer>>,
+    pub(crate) error_page: Option<ErrorPage>,
 }

@@ -2,11 +2,12 @@
 
 use super::build::Built;
 use super::endpoint::Endpoint;
-use super::late::{Later, Responder};
 use super::local::Local;
+use super::needs::Needs;
+use super::parts::Part;
 use super::request::Request;
 use super::respond::Respond;
-use super::response::{Content, Part, Response};
+use super::response::{Content, Later, Responder, Response};
 use crate::reply::{Error, Head};
 use http::{Reply, RouteLookup, Status};
 use reactor::Loop;
@@ -16,14 +17,14 @@ use std::sync::Arc;
 
 /// An application that is served.
 pub(crate) struct Service {
-    pub(crate) built: Arc<Built>,
+    pub(crate) built: Built,
 }
 
 impl http::Service for Service {
     type Local = Local;
 
     fn local(&self, lp: &Loop) -> Local {
-        Local::new(lp, self.built.database.as_ref())
+        Local::new(lp, self.built.environment.resources.database.as_ref())
     }
 
     fn takes_pieces(&self, _local: &mut Local, request: &http::HttpRequest<'_>) -> bool {
@@ -38,7 +39,7 @@ impl http::Service for Service {
         match self.built.router.find(request.method(), request.path()) {
             RouteLookup::Found { value, params } => {
                 let route = &self.built.routes[*value];
-                let request = Request::new(request, Some(&params), &self.built, local);
+                let request = Request::new(request, Some(&params), &self.built.environment.resources, local);
                 self.answer(&*route.endpoint, &request, reply);
             }
             RouteLookup::NotFound => self.miss(local, request, reply, || Error::not_found().respond()),
@@ -74,7 +75,7 @@ impl<F: Fn() -> Response + Send + Sync> Endpoint for Miss<F> {
         (self.0)()
     }
 
-    fn needs(&self, _needs: &mut super::build::Needs<'_>) {}
+    fn needs(&self, _needs: &mut Needs<'_>) {}
 }
 
 impl Service {
@@ -86,7 +87,7 @@ impl Service {
         reply: Reply<'_>,
         answer: impl Fn() -> Response + Send + Sync,
     ) {
-        self.answer(&Miss(answer), &Request::new(request, None, &self.built, local), reply);
+        self.answer(&Miss(answer), &Request::new(request, None, &self.built.environment.resources, local), reply);
     }
 
     fn answer(&self, endpoint: &dyn Endpoint, request: &Request<'_>, mut reply: Reply<'_>) {
@@ -104,7 +105,7 @@ impl Service {
                 None => reply.later_watched(),
             };
             let responder = Responder {
-                built: Arc::clone(&self.built),
+                environment: Arc::clone(&self.built.environment),
                 exchange: request.exchange.take(),
                 late,
                 wants_html: request.accepts_html(),
@@ -113,7 +114,7 @@ impl Service {
         }
         let mut exchange = request.exchange.take();
         let mut head = Head::new(&mut reply);
-        self.built.behind(&mut exchange, &mut response, &mut head, || request.accepts_html());
+        self.built.environment.behind(&mut exchange, &mut response, &mut head, || request.accepts_html());
         send(reply, response);
     }
 }
@@ -141,7 +142,7 @@ fn send(mut reply: Reply<'_>, response: Response) {
         }
         Content::File(file) => file.send(reply),
         Content::Stream(stream) => reply.stream(status, content_type, stream.bytes, stream.source),
-        // Neither is left here: see `Service::answer` and `Built::behind`.
+        // Neither is left here: see `Service::answer` and `Environment::behind`.
         Content::Later(_) | Content::Error(_) => {
             let error = Error::internal("a reply was not rendered");
             reply.send(error.status(), "application/problem+json", &error.problem());

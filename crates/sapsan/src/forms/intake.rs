@@ -14,7 +14,7 @@
 use super::limits::UploadLimits;
 use super::multipart::{Multipart, Stored, UploadedFile};
 use super::spool::{DiskRoom, Refused, Spool};
-use crate::dispatch::{Built, Later, Request, Respond, Responder, Response, later};
+use crate::dispatch::{Environment, Later, Request, Respond, Responder, Response, later};
 use crate::reply::Error;
 use http::forms::{Boundary, FormField, MultipartError, MultipartParser, PartEvent, PartHead};
 use http::{BodyFault, BodySink, Status};
@@ -90,7 +90,7 @@ struct Intake {
     /// `None` before [`Intake::begin`], and after the request is answered or its form passed to the handler.
     waiting: Option<(Responder, CallHandler)>,
     handle: Option<CallHandler>,
-    built: Option<Arc<Built>>,
+    environment: Option<Arc<Environment>>,
 }
 
 impl Intake {
@@ -101,14 +101,14 @@ impl Intake {
             executor: policy.executor,
             waiting: None,
             handle: Some(handle),
-            built: None,
+            environment: None,
         }
     }
 
     /// From now on there is a responder, so errors can be sent.
     fn begin(&mut self, responder: Responder) {
         self.gathered.spool.set_nudge(responder.late.nudge());
-        self.built = Some(Arc::clone(&responder.built));
+        self.environment = Some(Arc::clone(&responder.environment));
         self.waiting = self.handle.take().map(|handle| (responder, handle));
     }
 
@@ -152,8 +152,8 @@ impl Intake {
 
     /// Has an executor write what is queued.
     fn write(&mut self) {
-        let Some(built) = &self.built else { return };
-        if let Err(Refused { why, responder }) = self.gathered.spool.run(built, self.executor) {
+        let Some(environment) = &self.environment else { return };
+        if let Err(Refused { why, responder }) = self.gathered.spool.run(&environment.resources.pools, self.executor) {
             match responder {
                 Some(responder) => responder.send(Error::busy(why)),
                 None => self.fail(Error::busy(why)),

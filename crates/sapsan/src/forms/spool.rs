@@ -5,7 +5,7 @@
 //! job of the executor writes them, one job at a time for each form. The queue is bounded: while it is full, the connection
 //! is not read.
 
-use crate::dispatch::{Built, Responder};
+use crate::dispatch::{Pools, Responder};
 use http::Nudge;
 use std::collections::VecDeque;
 use std::fs::File;
@@ -105,7 +105,7 @@ impl Spool {
 
     /// Submits a job to an executor, if steps are queued. If the executor refuses it, the error has the responder that
     /// [`Spool::finish`] was given, if any.
-    pub(super) fn run(self: &Arc<Self>, built: &Arc<Built>, executor: &str) -> Result<(), Refused> {
+    pub(super) fn run(self: &Arc<Self>, pools: &Pools, executor: &str) -> Result<(), Refused> {
         {
             let mut backlog = self.backlog();
             let is_idle = backlog.steps.is_empty() && backlog.last.is_none();
@@ -115,7 +115,7 @@ impl Spool {
             backlog.is_running = true;
         }
         let spool = Arc::clone(self);
-        let submitted = built.pools.submit(executor, move || spool.work());
+        let submitted = pools.submit(executor, move || spool.work());
         submitted.map_err(|why| {
             self.cancel();
             Refused { why, responder: self.backlog().last.take().map(|(responder, _)| Box::new(responder)) }

@@ -88,8 +88,8 @@ macro_rules! blocking_handlers {
                 };)*
                 let (handler, executor) = (Arc::clone(&self.handler), self.executor);
                 later(move |responder| {
-                    let built = Arc::clone(&responder.built);
-                    run(&built.pools, executor, responder, move || handler($($value),*));
+                    let environment = Arc::clone(&responder.environment);
+                    run(&environment.resources.pools, executor, responder, move || handler($($value),*));
                 })
                 .respond()
             }
