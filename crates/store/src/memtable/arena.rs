@@ -513,6 +513,7 @@ impl Fill {
     /// Reserves `count` zeroed objects side by side.
     pub(super) fn push_all<T: Lined>(&mut self, count: usize) -> Option<Ref<T>> {
         const { assert!(size_of::<T>().is_multiple_of(LINE) && size_of::<T>() > 0 && align_of::<T>() <= LINE) };
+        assert!(count > 0, "a reference leads to an object");
         self.take_high(count.checked_mul(size_of::<T>())?).map(Ref::new)
     }
 }
