@@ -9,11 +9,10 @@ use std::net::SocketAddr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use crate::connection::{Connection, Link, Origin, Phase};
+use crate::connection::{Connection, Link, Phase};
 use crate::event_loop::{Draining, EventLoop};
-use crate::fleet::nanoseconds;
+use crate::fleet::{Mail, Origin, nanoseconds};
 use crate::kernel::{AcceptFailure, accept_failure, has_waiting};
-use crate::mailbox::Mail;
 use crate::socket::Socket;
 use crate::timers::Due;
 use crate::transport::Transport;

@@ -4,6 +4,7 @@ use std::io::{Error, ErrorKind};
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use crate::fleet::Origin;
 use crate::input::InputBuffer;
 use crate::output::OutputQueue;
 use crate::pace::Pace;
@@ -34,13 +35,6 @@ pub(crate) enum Phase {
     },
     /// Removed at the end of the turn.
     Closed(Closed),
-}
-
-/// Which side opened a connection. Each origin has its own limit.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Origin {
-    Accepted,
-    Outgoing,
 }
 
 /// A connection in its slot.

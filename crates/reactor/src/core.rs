@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use crate::address::{Address, ConnectFailure};
 use crate::buffers::Buffers;
-use crate::connection::{Connection, Link, Origin, Phase};
+use crate::connection::{Connection, Link, Phase};
 use crate::connections::{Connections, Ids};
-use crate::fleet::nanoseconds;
+use crate::fleet::{Origin, nanoseconds};
 use crate::kernel::{self, Poller, Token};
 use crate::lists::Lists;
 use crate::protocol::{Closed, ConnectionId, MemoryPart, Protocol};

@@ -1,22 +1,55 @@
-//! The loops of one reactor as seen from any thread: mailboxes, counters, the count of open connections.
+//! The loops of one reactor as seen from any thread: their mail, counters, the count of open connections.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use crate::broken::Broken;
-use crate::connection::Origin;
 use crate::kernel;
 use crate::lag::Lag;
-use crate::mailbox::{Mail, Mailbox, Open, Task};
+use crate::mailbox::Mailbox;
 use crate::metrics::{Counters, LoopMetrics};
-use crate::protocol::{ConnectionId, Message};
+use crate::protocol::{ConnectionId, Message, Protocol};
 use crate::settings::Outgoing;
+use crate::socket::Socket;
 use crate::wheel::TICK_NS;
+
+/// Work for a loop's thread.
+pub type Task = Box<dyn FnOnce(&Loop) + Send>;
+/// Makes the protocol of an outgoing connection, on the loop's thread.
+pub type Open = Box<dyn FnOnce(ConnectionId, &Loop) -> Box<dyn Protocol> + Send>;
+
+/// One piece of mail.
+pub(crate) enum Mail {
+    Message {
+        to: ConnectionId,
+        message: Message,
+    },
+    Task(Task),
+    /// A closure to run later.
+    At {
+        at_ns: u64,
+        task: Task,
+    },
+    Connect {
+        to: Box<Outgoing>,
+        open: Open,
+    },
+    /// A connection accepted by another loop for this one; already counted as this loop's.
+    Accepted {
+        listener: u16,
+        stream: Socket,
+        peer: SocketAddr,
+    },
+    Drain {
+        deadline_ns: u64,
+    },
+}
 
 /// The part of a loop that other threads reach. Fields written by different threads lie on different cache lines.
 pub(crate) struct Member {
-    pub(crate) mailbox: Mailbox,
+    pub(crate) mailbox: Mailbox<Mail>,
     pub(crate) counters: Counters,
     own: OwnFields,
     open: OpenCount,
@@ -68,6 +101,13 @@ impl Member {
     pub(crate) fn metrics(&self) -> LoopMetrics {
         self.counters.read(self.open.0.load(Ordering::Relaxed), &self.mailbox.wakes)
     }
+}
+
+/// Which side opened a connection. Each origin has its own limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Origin {
+    Accepted,
+    Outgoing,
 }
 
 /// All loops of a reactor.
@@ -263,6 +303,19 @@ impl Loop {
 impl std::fmt::Debug for Loop {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Loop").field("index", &self.index).finish_non_exhaustive()
+    }
+}
+
+impl std::fmt::Debug for Mail {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Message { .. } => "Message",
+            Self::Task(_) => "Task",
+            Self::At { .. } => "At",
+            Self::Connect { .. } => "Connect",
+            Self::Accepted { .. } => "Accepted",
+            Self::Drain { .. } => "Drain",
+        })
     }
 }
 

@@ -8,9 +8,9 @@ use std::io::{Error, ErrorKind};
 use std::time::Duration;
 
 use crate::address::ConnectFailure;
-use crate::connection::{Connection, Origin, Phase};
+use crate::connection::{Connection, Phase};
 use crate::core::Core;
-use crate::fleet::nanoseconds;
+use crate::fleet::{Origin, nanoseconds};
 use crate::protocol::Closed;
 
 impl Core {

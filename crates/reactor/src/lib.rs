@@ -12,11 +12,12 @@
 //! - Connections of one loop reach one another's queues directly ([`Neighbour`]); other loops are reached by mail.
 //! - A panic in a protocol closes its connection and no other.
 //!
-//! Code map: `reactor` (start-up, threads), `state` (a loop's state beside connections), `tick` and `event_loop`, `turn` (what
-//! one connection does in a tick), `work_time` (time limits of turns and ticks), `fairness` (order of turns under load),
-//! `neighbour`, `accepting`, `draining`, `mailbox`, `wheel` and `timers`, `input`/`output`/`piece`/`pool`/`buffers`, `pace` and
-//! `hoarders` (slow receivers, and the largest holders when memory is short), `host` (the address by which shares are counted),
-//! `socket` (readiness), `transport` and `tls`, `kernel` (every system call that is not a plain socket operation).
+//! Code map: `reactor` (start-up, threads), `setup` (of one loop), `state` (a loop's state beside connections), `fleet` (loops as
+//! seen from any thread), `tick` and `event_loop`, `turn` (what one connection does in a tick), `work_time` (time limits of turns
+//! and ticks), `fairness` (order of turns under load), `neighbour`, `accepting`, `draining`, `mailbox`, `wheel` and `timers`,
+//! `input`/`output`/`piece`/`pool`/`buffers`, `pace` and `hoarders` (slow receivers, and the largest holders when memory is short),
+//! `host` (the address by which shares are counted), `socket` (readiness), `transport` and `tls`, `kernel` (every system call that is
+//! not a plain socket operation).
 
 mod accepting;
 mod address;
@@ -51,6 +52,7 @@ mod pool;
 mod protocol;
 mod reactor;
 mod settings;
+mod setup;
 pub mod signals;
 mod socket;
 mod state;
@@ -63,16 +65,16 @@ mod wheel;
 mod work_time;
 
 pub use address::{Address, ConnectFailure, UNIX_PEER};
-pub use fleet::Loop;
+pub use fleet::{Loop, Open, Task};
 pub use host::host;
 pub use io::Io;
 pub use kernel::try_unix;
-pub use mailbox::{Open, Task};
 pub use metrics::{LoopMetrics, ReactorMetrics};
 pub use neighbour::{Neighbour, Neighbourhood};
 pub use piece::{FileRange, Piece};
-pub use protocol::{Accept, Closed, ConnectionId, Factory, MemoryPart, Message, Protocol};
+pub use protocol::{Closed, ConnectionId, MemoryPart, Message, Protocol};
 pub use reactor::{Reactor, RunningReactor};
 pub use settings::{ListenerSettings, Outgoing, ReactorSettings, Traffic};
-pub use state::{ListenerId, LoopContext, LoopState, Setup};
+pub use setup::{Accept, Factory, ListenerId, Setup};
+pub use state::{LoopContext, LoopState};
 pub use tls::{CertificateError, TlsClient, TlsServer};

@@ -10,8 +10,8 @@ use mio::net::{TcpListener, UnixListener};
 
 use crate::address::UNIX_PEER;
 use crate::kernel::{Poller, Token};
-use crate::protocol::Accept;
 use crate::settings::Traffic;
+use crate::setup::Accept;
 use crate::socket::{Socket, Stream};
 use crate::tls::TlsServer;
 

@@ -1,4 +1,5 @@
-//! Mailbox: messages from any thread to a loop. Many producers, one consumer, at most one wake-up for each sleep.
+//! Mailbox: mail from any thread to a loop. Many producers, one consumer, at most one wake-up for each sleep. The kinds of mail
+//! are in `fleet`.
 //!
 //! Mail is pushed under a mutex that is held for a push or a swap of two vectors. Beside it stands one atomic word of
 //! two bits, which decides whether a producer must wake the loop:
@@ -23,68 +24,32 @@
 //! connection handed over counts against `connections_max`, and a stream of bytes between connections stops at the receiver's
 //! high-water mark. `LoopMetrics::mailbox_messages` counts the messages.
 
-use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use crate::protocol::{ConnectionId, Message, Protocol};
-use crate::settings::Outgoing;
-use crate::socket::Socket;
-use crate::{Loop, metrics::Counter};
-
-/// Work for a loop's thread.
-pub type Task = Box<dyn FnOnce(&Loop) + Send>;
-/// Makes the protocol of an outgoing connection, on the loop's thread.
-pub type Open = Box<dyn FnOnce(ConnectionId, &Loop) -> Box<dyn Protocol> + Send>;
-
-/// One piece of mail.
-pub(crate) enum Mail {
-    Message {
-        to: ConnectionId,
-        message: Message,
-    },
-    Task(Task),
-    /// A closure to run later.
-    At {
-        at_ns: u64,
-        task: Task,
-    },
-    Connect {
-        to: Box<Outgoing>,
-        open: Open,
-    },
-    /// A connection accepted by another loop for this one; already counted as this loop's.
-    Accepted {
-        listener: u16,
-        stream: Socket,
-        peer: SocketAddr,
-    },
-    Drain {
-        deadline_ns: u64,
-    },
-}
+use crate::metrics::Counter;
 
 const MAIL: u32 = 1;
 const SLEEPING: u32 = 2;
 /// A queue that grew longer than this in a burst is freed.
 const KEPT_MAIL_MAX: usize = 4096;
 
-struct Queue {
-    mail: Vec<Mail>,
+struct Queue<M> {
+    mail: Vec<M>,
     closed: bool,
 }
 
 /// One loop's incoming mail. On cache lines of its own: producers write it, and the loop reads it once a tick.
 #[repr(align(128))]
-pub(crate) struct Mailbox {
+pub(crate) struct Mailbox<M> {
     state: AtomicU32,
-    queue: Mutex<Queue>,
+    queue: Mutex<Queue<M>>,
     waker: mio::Waker,
     /// Wake-ups requested from the kernel.
     pub(crate) wakes: Counter,
 }
 
-impl Mailbox {
+impl<M> Mailbox<M> {
     pub(crate) fn new(waker: mio::Waker) -> Self {
         Self {
             state: AtomicU32::new(0),
@@ -95,7 +60,7 @@ impl Mailbox {
     }
 
     /// Queues `mail` for the loop, or returns it if the loop has ended.
-    pub(crate) fn push(&self, mail: Mail) -> Result<(), Mail> {
+    pub(crate) fn push(&self, mail: M) -> Result<(), M> {
         {
             let mut queue = self.lock();
             if queue.closed {
@@ -132,7 +97,7 @@ impl Mailbox {
     }
 
     /// Takes all mail, in the order of arrival, into `taken` (empty before).
-    pub(crate) fn take(&self, taken: &mut Vec<Mail>) {
+    pub(crate) fn take(&self, taken: &mut Vec<M>) {
         debug_assert!(taken.is_empty());
         if taken.capacity() > KEPT_MAIL_MAX {
             *taken = Vec::new();
@@ -159,7 +124,7 @@ impl Mailbox {
         drop(waiting);
     }
 
-    fn lock(&self) -> MutexGuard<'_, Queue> {
+    fn lock(&self) -> MutexGuard<'_, Queue<M>> {
         // Nothing under the lock can panic half-way, so the queue is whole even if the lock is poisoned.
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -171,19 +136,6 @@ impl Mailbox {
 fn between_steps() {
     #[cfg(test)]
     tests::come_in_between();
-}
-
-impl std::fmt::Debug for Mail {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(match self {
-            Self::Message { .. } => "Message",
-            Self::Task(_) => "Task",
-            Self::At { .. } => "At",
-            Self::Connect { .. } => "Connect",
-            Self::Accepted { .. } => "Accepted",
-            Self::Drain { .. } => "Drain",
-        })
-    }
 }
 
 #[cfg(test)]
@@ -205,19 +157,22 @@ mod tests {
         }
     }
 
-    fn new_mailbox() -> (Arc<Mailbox>, mio::Poll) {
+    /// The content of mail does not matter here.
+    type TestMailbox = Mailbox<u8>;
+
+    fn new_mailbox() -> (Arc<TestMailbox>, mio::Poll) {
         let poll = mio::Poll::new().expect("descriptors");
         let waker = mio::Waker::new(poll.registry(), mio::Token(0)).expect("descriptors");
         (Arc::new(Mailbox::new(waker)), poll)
     }
 
-    fn push(mailbox: &Mailbox) {
-        assert!(mailbox.push(Mail::Task(Box::new(|_| {}))).is_ok());
+    fn push(mailbox: &TestMailbox) {
+        assert!(mailbox.push(0).is_ok());
     }
 
     /// Holds whenever no call is running: waiting mail is announced, or its wake-up was requested.
     #[track_caller]
-    fn check_nothing_is_forgotten(mailbox: &Mailbox) {
+    fn check_nothing_is_forgotten(mailbox: &TestMailbox) {
         let waits = !mailbox.lock().mail.is_empty();
         assert!(!waits || mailbox.has_mail(), "mail waits unannounced");
         let asleep = mailbox.state.load(Ordering::SeqCst) & SLEEPING != 0;
@@ -226,7 +181,7 @@ mod tests {
 
     /// Runs `first` with `deed` between its two steps, and checks the state after each.
     #[track_caller]
-    fn check_between(first: fn(&Mailbox), deed: fn(&Mailbox)) {
+    fn check_between(first: fn(&TestMailbox), deed: fn(&TestMailbox)) {
         for mail_before in [0, 1] {
             let (mailbox, _poll) = new_mailbox();
             (0..mail_before).for_each(|_| push(&mailbox));
@@ -238,11 +193,11 @@ mod tests {
         }
     }
 
-    fn take(mailbox: &Mailbox) {
+    fn take(mailbox: &TestMailbox) {
         mailbox.take(&mut Vec::new());
     }
 
-    fn take_and_sleep(mailbox: &Mailbox) {
+    fn take_and_sleep(mailbox: &TestMailbox) {
         take(mailbox);
         mailbox.may_sleep();
     }
@@ -263,7 +218,7 @@ mod tests {
 
     /// The consumer's half of the protocol, as the loop follows it. Its wait has a timeout, so that a lost wake-up fails the
     /// test.
-    fn consume(mailbox: &Mailbox, poll: &mut mio::Poll, taken_count: &AtomicUsize) {
+    fn consume(mailbox: &TestMailbox, poll: &mut mio::Poll, taken_count: &AtomicUsize) {
         let mut events = mio::Events::with_capacity(1);
         let mut taken = Vec::new();
         while taken_count.load(Ordering::SeqCst) < 2 * ROUNDS {
@@ -306,6 +261,6 @@ mod tests {
         assert!(!mailbox.try_close());
         mailbox.take(&mut Vec::new());
         assert!(mailbox.try_close());
-        assert!(mailbox.push(Mail::Task(Box::new(|_| {}))).is_err());
+        assert!(mailbox.push(0).is_err());
     }
 }

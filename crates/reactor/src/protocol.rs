@@ -1,11 +1,9 @@
 //! The interface between the reactor and a protocol: bytes in, bytes out, timers, messages. Never a socket.
 
 use std::any::Any;
-use std::net::SocketAddr;
 
+use crate::Io;
 use crate::address::ConnectFailure;
-use crate::state::Setup;
-use crate::{Io, Loop};
 
 /// Why a connection ended, passed to [`Protocol::closed`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -106,20 +104,4 @@ pub trait Protocol {
     fn failed(&mut self, _error: &std::io::Error) {}
     /// The last call; the connection is gone.
     fn closed(&mut self, _reason: Closed) {}
-}
-
-/// Makes protocols for accepted connections; one per loop and listener, living on the loop's thread.
-pub trait Accept {
-    /// A connection was accepted. `None` refuses it (it is closed at once).
-    fn accept(&mut self, peer: SocketAddr, id: ConnectionId, lp: &Loop) -> Option<Box<dyn Protocol>>;
-    /// A connection waits in the backlog and no more may be open: close connections that can be spared. Messages sent to
-    /// connections here go through the mailbox, which is read in the same tick. A panic is counted and has no other effect.
-    fn crowded(&mut self) {}
-}
-
-/// Makes the per-loop acceptor of one listener; shared by all loops.
-pub trait Factory: Send + Sync {
-    /// Called once on each loop's own thread, before its first event. State that these protocols share with the loop's hooks is a
-    /// state of the loop ([`Setup::add_state`]).
-    fn acceptor(&self, setup: &mut Setup<'_>) -> Box<dyn Accept>;
 }

@@ -16,9 +16,8 @@ use crate::fleet::{Fleet, Loop, Member, nanoseconds};
 use crate::kernel::{self, Alarm, Listening, Poller, SocketFile};
 use crate::listeners::ListeningSocket;
 use crate::metrics::ReactorMetrics;
-use crate::protocol::Factory;
 use crate::settings::{ListenerSettings, ReactorSettings};
-use crate::state::{ListenerId, Setup};
+use crate::setup::{Factory, ListenerId, Setup};
 
 type StartTask = Arc<dyn Fn(&Loop) + Send + Sync>;
 type SetUp = Arc<dyn Fn(&mut Setup<'_>) + Send + Sync>;
@@ -36,7 +35,7 @@ const LISTENERS_MAX: u16 = 1024;
 ///
 /// ```no_run
 /// # fn f(echo: std::sync::Arc<dyn reactor::Factory>) -> std::io::Result<()> {
-/// let mut reactor = reactor::Reactor::new(reactor::Settings::default())?;
+/// let mut reactor = reactor::Reactor::new(reactor::ReactorSettings::default())?;
 /// let address = reactor.listen("127.0.0.1:0".parse().unwrap(), echo)?;
 /// let running = reactor.start()?;
 /// running.drain(std::time::Duration::from_secs(5));

@@ -1,8 +1,6 @@
 //! State of a loop beside its connections: created and dropped on the loop's thread, so it may hold `Rc`.
 //!
-//! Each loop is set up by the closures given to [`crate::Reactor::set_up`] (and by the factories of its listeners) before its
-//! first event. A [`Setup`] takes states, whose hooks the loop calls, and an acceptor for each listener; both may share data. A
-//! program without a listener may have states too.
+//! States are added when the loop is set up ([`crate::Setup`]). A program without a listener may have states too.
 
 use std::os::fd::RawFd;
 
@@ -10,7 +8,7 @@ use crate::Loop;
 use crate::address::ConnectFailure;
 use crate::core::Core;
 use crate::neighbour::{Neighbour, Neighbourhood};
-use crate::protocol::{Accept, ConnectionId, Protocol};
+use crate::protocol::{ConnectionId, Protocol};
 use crate::settings::Outgoing;
 use crate::timers::{Due, TimerKey};
 
@@ -76,37 +74,5 @@ impl LoopContext<'_> {
         protocol: Box<dyn Protocol>,
     ) -> Result<ConnectionId, ConnectFailure> {
         self.core.begin_connect(&to.into(), |_, _| protocol)
-    }
-}
-
-/// A reactor's listener: the `n`-th that was bound.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct ListenerId(pub(crate) u16);
-
-/// A loop before its first event, on its own thread.
-pub struct Setup<'a> {
-    lp: &'a Loop,
-    pub(crate) states: Vec<Box<dyn LoopState>>,
-    pub(crate) acceptors: Vec<Option<Box<dyn Accept>>>,
-}
-
-impl<'a> Setup<'a> {
-    pub(crate) fn new(lp: &'a Loop, listeners: usize) -> Self {
-        Self { lp, states: Vec::new(), acceptors: (0..listeners).map(|_| None).collect() }
-    }
-
-    /// The loop that is set up.
-    pub fn lp(&self) -> &Loop {
-        self.lp
-    }
-
-    /// Adds a state, whose hooks are called in the order in which states were added.
-    pub fn add_state(&mut self, state: Box<dyn LoopState>) {
-        self.states.push(state);
-    }
-
-    /// Sets the acceptor that makes the protocols of a listener's connections on this loop.
-    pub fn accept(&mut self, listener: ListenerId, acceptor: Box<dyn Accept>) {
-        self.acceptors[usize::from(listener.0)] = Some(acceptor);
     }
 }

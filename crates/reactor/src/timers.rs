@@ -9,7 +9,7 @@
 //! - `heap[place]` is not before its parent, `heap[(place - 1) / 2]`.
 //! - `slots[heap[place].slot]` holds `place` and a `due`; every other slot is on the free list.
 
-use crate::mailbox::Task;
+use crate::fleet::Task;
 use crate::protocol::ConnectionId;
 
 /// Action of a timer.

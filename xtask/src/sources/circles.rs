@@ -6,33 +6,15 @@
 use super::modules::Crate;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// A use of one file by another that closes a circle and waits for a redesign: user, used, reason.
+/// A use of one file by another that closes a circle by design: user, used, reason.
 type Known = (&'static str, &'static str, &'static str);
 
 /// The uses that are left.
-const KNOWN: &[Known] = &[
-    (
-        "crates/reactor/src/protocol.rs",
-        "crates/reactor/src/io.rs",
-        "a protocol's calls get the connection's turn, which holds the connection with its protocol",
-    ),
-    (
-        "crates/reactor/src/protocol.rs",
-        "crates/reactor/src/fleet.rs",
-        "a factory makes a protocol for a loop, and loops pass on connections with their protocols",
-    ),
-    (
-        "crates/reactor/src/protocol.rs",
-        "crates/reactor/src/state.rs",
-        "a factory is set up with a loop's states, whose hooks reach connections",
-    ),
-    ("crates/reactor/src/mailbox.rs", "crates/reactor/src/fleet.rs", "a task in a loop's mailbox runs with that loop"),
-    (
-        "crates/store/src/memtable/arena.rs",
-        "crates/store/src/memtable/hash.rs",
-        "only the arena makes references, for the type that each refers to; buckets consist of references",
-    ),
-];
+const KNOWN: &[Known] = &[(
+    "crates/reactor/src/protocol.rs",
+    "crates/reactor/src/io.rs",
+    "a protocol's calls take an Io, which opens connections with further protocols: the loop's core and its mail hold them",
+)];
 
 /// Files that a file uses, each with the names used.
 type Uses<'a> = BTreeMap<&'a str, BTreeMap<&'a str, BTreeSet<&'a str>>>;

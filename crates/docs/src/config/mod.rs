@@ -5,11 +5,11 @@
 //! is allowed.
 //!
 //! ```
-//! use docs::config::{Config, Source, Table};
+//! use docs::config::{Config, ConfigFile, ConfigTable};
 //! let text = "[collections.visits]\nkey = { field = \"id\", type = \"u32\" }\nidexes = []\n";
-//! let source = Source::new("travels.toml".as_ref(), text);
+//! let source = ConfigFile::new("travels.toml".as_ref(), text);
 //! let document = source.document();
-//! let config = Config::read(&Table::root(&source, &document));
+//! let config = Config::read(&ConfigTable::root(&source, &document));
 //! assert_eq!(
 //!     source.finish().unwrap_err().to_string(),
 //!     "travels.toml:3:1: unknown key `idexes` in [collections.visits]; allowed: key, schema, unique, indexes, references, expire"

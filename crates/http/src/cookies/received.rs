@@ -33,7 +33,7 @@ pub fn of_request<'r>(request: &HttpRequest<'r>) -> impl Iterator<Item = Cookie<
 /// The value of the first cookie of this name, byte for byte; `None` if there is none.
 ///
 /// ```
-/// # fn handler(request: &http::Request<'_>) {
+/// # fn handler(request: &http::HttpRequest<'_>) {
 /// let theme = http::cookies::find(request, "theme").unwrap_or(b"light");
 /// # }
 /// ```

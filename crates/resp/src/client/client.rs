@@ -82,7 +82,7 @@ impl Client {
     /// See [`CommandError`]; an error reply is [`CommandError::Server`].
     ///
     /// ```no_run
-    /// # fn main() -> Result<(), resp::Error> {
+    /// # fn main() -> Result<(), resp::CommandError> {
     /// let mut client = resp::Client::connect("redis://localhost")?;
     /// client.command::<()>(("SET", "visits", 41))?;
     /// let visits: i64 = client.command(("INCR", "visits"))?;

@@ -31,7 +31,7 @@
 //! #     assert_eq!(&request[..read], b"*2\r\n$4\r\nINCR\r\n$6\r\nvisits\r\n");
 //! #     stream.write_all(b":42\r\n").unwrap();
 //! # });
-//! use resp::{LoopClient, LoopSettings, Settings};
+//! use resp::{ClientSettings, LoopClient, LoopSettings};
 //!
 //! /// Counts one visit when the loop starts.
 //! struct Visit {
@@ -50,9 +50,9 @@
 //!     }
 //! }
 //!
-//! let settings = LoopSettings::resolve(Settings::of(&address)?)?;
+//! let settings = LoopSettings::resolve(ClientSettings::of(&address)?)?;
 //! let (counted, visits) = std::sync::mpsc::channel();
-//! let mut reactor = reactor::Reactor::new(reactor::Settings { loops: 1, ..Default::default() })?;
+//! let mut reactor = reactor::Reactor::new(reactor::ReactorSettings { loops: 1, ..Default::default() })?;
 //! reactor.set_up(move |setup| {
 //!     let redis = LoopClient::new(settings.clone(), setup);
 //!     setup.add_state(Box::new(Visit { redis, counted: counted.clone() }));

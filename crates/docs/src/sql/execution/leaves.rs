@@ -44,22 +44,24 @@ enum Partner<'e> {
 
 /// The work for each leaf of a range.
 #[derive(Clone, Copy)]
-pub(super) struct Join<'s, 'e> {
-    pub(super) same: &'s Same<'e>,
-    pub(super) lookup: &'e Lookup,
+struct Join<'s, 'e> {
+    same: &'s Same<'e>,
+    lookup: &'e Lookup,
     /// The lookups after the first.
-    pub(super) inner: &'e [Lookup],
+    inner: &'e [Lookup],
 }
 
 impl<'e, S: RowSink + ?Sized> Run<'e, S> {
-    /// Runs an index range with its first lookup. Returns false, and does nothing, if the range is not available by leaves.
+    /// Runs an index range with its lookups: the first, and those after it. Returns false, and does nothing, if the range is not available by leaves.
     pub(super) fn leaves(
         &mut self,
-        join: Join<'_, 'e>,
+        same: &Same<'e>,
+        (lookup, inner): (&'e Lookup, &'e [Lookup]),
         (tree, direction): (TreeId, Direction),
         keys: &mut LevelKeys,
         arena: &mut Bump,
     ) -> Result<bool, End> {
+        let join = Join { same, lookup, inner };
         self.each_leaf((tree, direction), keys, |run, entries, key| run.leaf(join, entries, arena, key))
     }
 

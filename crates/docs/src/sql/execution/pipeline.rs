@@ -9,7 +9,6 @@ use std::cmp::Ordering;
 use binjson::StoredDocument;
 use bumpalo::Bump;
 
-use super::leaves::Join;
 use super::nest::parse_document;
 use super::run::{End, Flow, LevelKeys, Run};
 use crate::encoding::{IncludedValues, KeyType, order};
@@ -124,8 +123,8 @@ impl<'e, S: RowSink + ?Sized> Run<'e, S> {
         let all = self.wanted == u64::MAX && !self.plan.first_only;
         let by_leaves = match same.compiled.lookups.split_first() {
             None => self.covered(same, (tree, direction), keys, arena)?,
-            Some((first, inner)) if first.kind == KeyType::U32 && all => {
-                self.leaves(Join { same, lookup: first, inner }, (tree, direction), keys, arena)?
+            Some(lookups) if lookups.0.kind == KeyType::U32 && all => {
+                self.leaves(same, lookups, (tree, direction), keys, arena)?
             }
             Some(_) => false,
         };
