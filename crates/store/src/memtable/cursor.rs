@@ -4,7 +4,7 @@ use std::ops::Bound;
 
 use super::Memtable;
 use super::node::{NodeRef, Past};
-use super::ordered::{Batch, Target};
+use super::ordered::{Batch, Side, Target};
 use super::tree_entry::TreeEntry;
 use crate::base::key::Version;
 
@@ -64,7 +64,7 @@ impl<'m> MemtableCursor<'m> {
             Bound::Included(key) => (Target::At(key), Past::Less),
             Bound::Excluded(key) => (Target::At(key), Past::LessOrEqual),
         };
-        let at = self.tree.and_then(|tree| self.batch.seek(&self.table.arena, tree, target, past));
+        let at = self.tree.and_then(|tree| self.batch.seek(&self.table.arena, tree, (target, past), Side::Both));
         let Some(at) = at else { return self.end() };
         self.at = at;
         self.prefetch(at, at + PREFETCH_AHEAD);
@@ -78,7 +78,7 @@ impl<'m> MemtableCursor<'m> {
             Bound::Included(key) => (Target::At(key), Past::LessOrEqual),
             Bound::Excluded(key) => (Target::Below(key), Past::Less),
         };
-        let at = self.tree.and_then(|tree| self.batch.seek(&self.table.arena, tree, target, past));
+        let at = self.tree.and_then(|tree| self.batch.seek(&self.table.arena, tree, (target, past), Side::Both));
         let Some(behind) = at else { return self.end() };
         self.at = behind;
         self.settle_backward()
@@ -138,7 +138,7 @@ impl<'m> MemtableCursor<'m> {
             // The left neighbour may have been split since: only a descent finds the leaf just below the fence.
             let Some((tree, low)) = self.tree.zip(self.batch.low) else { return self.end() };
             let low = self.table.arena.key(low).bytes;
-            match self.batch.seek(&self.table.arena, tree, Target::Below(low), Past::Less) {
+            match self.batch.seek(&self.table.arena, tree, (Target::Below(low), Past::Less), Side::Both) {
                 Some(behind) => self.at = behind,
                 None => return self.end(),
             }

@@ -149,6 +149,10 @@ impl Memtable {
             let is_empty = self.index.is_empty();
             return if is_empty { Lookup::Absent } else { self.get_beside_ranges(version, tree, key) };
         };
+        // A tree without changes, such as one that others refer to, needs no hash.
+        if self.tree_entry(tree).is_none() {
+            return Lookup::Absent;
+        }
         self.get_hashed(table, self.index.hash(tree, key), version, tree, key)
     }
 
@@ -276,6 +280,7 @@ impl Memtable {
         self.len() == 0
     }
 
+    #[inline]
     fn tree_entry(&self, tree: TreeId) -> Option<&TreeEntry> {
         let mut at = self.directory[tree.0 as usize % DIRECTORY_CHAINS].load();
         loop {

@@ -97,6 +97,7 @@ impl Node {
     // Reading.
 
     /// Waits until no change is in progress; data read after that is valid if [`Node::unchanged`] then returns true.
+    #[inline]
     pub(super) fn begin(&self) -> u32 {
         let mut spins = 0;
         loop {
@@ -110,12 +111,14 @@ impl Node {
     }
 
     /// True if nothing has changed since `begin` returned `seq`.
+    #[inline]
     pub(super) fn unchanged(&self, seq: u32) -> bool {
         // The fence keeps the reads above from moving below the second load of `seq`.
         fence(Ordering::Acquire);
         self.seq.load(Ordering::Relaxed) == seq
     }
 
+    #[inline]
     pub(super) fn shape(&self) -> Shape {
         let bits = self.shape.load(Ordering::Relaxed);
         Shape {
@@ -126,11 +129,13 @@ impl Node {
     }
 
     /// The right neighbour.
+    #[inline]
     pub(super) fn next(&self) -> Option<NodeRef> {
         self.next.load()
     }
 
     /// The least key that belongs here.
+    #[inline]
     pub(super) fn low(&self) -> Option<KeyRef> {
         self.low.load()
     }
@@ -143,11 +148,13 @@ impl Node {
         (self.shape().level == 0).then(|| unsafe { Ref::from_bits(bits) })?
     }
 
-    /// Copies the keys of a leaf; returns their number.
-    pub(super) fn copy_keys(&self, into: &mut [Option<KeyRef>; NODE_ENTRIES]) -> usize {
+    /// Copies the keys `from..to` of a leaf, each to its own number; returns the number of all.
+    pub(super) fn copy_keys(&self, (from, to): (usize, usize), into: &mut [Option<KeyRef>; NODE_ENTRIES]) -> usize {
         let shape = self.shape();
         let count = if shape.level == 0 { shape.count } else { 0 };
-        for (key, place) in into.iter_mut().zip(&self.places).take(count) {
+        let to = to.min(count);
+        let wanted = from.min(to)..to;
+        for (key, place) in into[wanted.clone()].iter_mut().zip(&self.places[wanted]) {
             // SAFETY: as in `key`: the node is a leaf.
             *key = unsafe { Ref::from_bits(place.load(Ordering::Acquire)) };
         }
@@ -155,6 +162,7 @@ impl Node {
     }
 
     /// The node of entry `at` of a branch.
+    #[inline]
     pub(super) fn child(&self, at: usize) -> Option<NodeRef> {
         let bits = self.places[at].load(Ordering::Acquire);
         // SAFETY: as in `key`: places of nodes above level 0 are references to nodes.

@@ -27,6 +27,14 @@ pub(super) enum Target<'k> {
     Below(&'k [u8]),
 }
 
+/// The keys that a seek reads: those that the search skips, the rest, or both.
+#[derive(Clone, Copy)]
+pub(super) enum Side {
+    Skipped,
+    Rest,
+    Both,
+}
+
 /// A leaf as it was at one moment.
 pub(super) struct Batch {
     keys: [Option<KeyRef>; NODE_ENTRIES],
@@ -48,9 +56,9 @@ impl Batch {
         self.keys[..self.count].get(at).copied().flatten()
     }
 
-    /// Reads the current content of a leaf; valid if the leaf proves unchanged.
-    fn copy(&mut self, leaf: &Node) {
-        self.count = leaf.copy_keys(&mut self.keys);
+    /// Reads the current content of a leaf, of its keys the numbers `from..to`; valid if the leaf proves unchanged.
+    fn copy(&mut self, leaf: &Node, (from, to): (usize, usize)) {
+        self.count = leaf.copy_keys((from, to), &mut self.keys);
         self.low = leaf.low();
         self.next = leaf.next();
     }
@@ -60,15 +68,22 @@ impl Batch {
         let leaf = arena.get(place);
         loop {
             let seq = leaf.begin();
-            self.copy(leaf);
+            self.copy(leaf, (0, NODE_ENTRIES));
             if leaf.unchanged(seq) {
                 return;
             }
         }
     }
 
-    /// Reads the leaf that `target` leads to; returns the number of keys that the search skips.
-    pub(super) fn seek(&mut self, arena: &Arena, tree: &TreeEntry, target: Target<'_>, past: Past) -> Option<usize> {
+    /// Reads the leaf that `target` leads to; returns the number of keys that the search skips. Of the keys only those on the wanted
+    /// side of that place may be asked for.
+    pub(super) fn seek(
+        &mut self,
+        arena: &Arena,
+        tree: &TreeEntry,
+        (target, past): (Target<'_>, Past),
+        side: Side,
+    ) -> Option<usize> {
         loop {
             let (leaf, seq) = descend(arena, tree, target)?;
             let at = match target {
@@ -76,8 +91,16 @@ impl Batch {
                 Target::Last => Ok(leaf.shape().count),
                 Target::At(key) | Target::Below(key) => leaf.search(arena, 0, key, past),
             };
-            self.copy(leaf);
-            if let (Ok(at), true) = (at, leaf.unchanged(seq)) {
+            let Ok(at) = at else { continue };
+            self.copy(
+                leaf,
+                match side {
+                    Side::Both => (0, NODE_ENTRIES),
+                    Side::Skipped => (0, at),
+                    Side::Rest => (at, NODE_ENTRIES),
+                },
+            );
+            if leaf.unchanged(seq) {
                 return Some(at);
             }
         }

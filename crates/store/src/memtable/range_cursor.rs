@@ -8,7 +8,7 @@ use std::ops::Bound;
 use super::arena::KeyRef;
 use super::cursor::PREFETCH_LINES;
 use super::node::{NodeRef, Past};
-use super::ordered::{Batch, Target};
+use super::ordered::{Batch, Side, Target};
 use super::tree_entry::TreeEntry;
 use super::{Memtable, below};
 use crate::base::key::{Direction, KeyRange, TreeId, Version};
@@ -67,7 +67,8 @@ impl Memtable {
             (Direction::Backward, _, Bound::Included(key)) => (Target::At(key), Past::LessOrEqual),
             (Direction::Backward, _, Bound::Excluded(key)) => (Target::Below(key), Past::Less),
         };
-        let behind = batch.seek(&self.arena, tree, target, past)?;
+        let side = if direction == Direction::Forward { Side::Rest } else { Side::Skipped };
+        let behind = batch.seek(&self.arena, tree, (target, past), side)?;
         let left = match direction {
             Direction::Forward => batch.count.saturating_sub(behind),
             Direction::Backward => behind,
@@ -128,11 +129,9 @@ impl<'m> RangeCursor<'m, '_> {
             return false;
         }
         self.within = 1;
-        if self.is_near_end {
+        // A scan may want one change only.
+        if !std::mem::replace(&mut self.is_begun, true) || self.is_near_end {
             return true;
-        }
-        if !std::mem::replace(&mut self.is_begun, true) {
-            self.prefetch(1..TOGETHER);
         }
         let together = self.left.min(TOGETHER);
         if self.is_within(together - 1) {
@@ -166,7 +165,8 @@ impl<'m> RangeCursor<'m, '_> {
                     // The left neighbour may have been split since: only a descent finds the leaf just below the fence.
                     let Some(low) = self.batch.low else { return false };
                     let low = self.table.arena.key(low).bytes;
-                    match self.batch.seek(&self.table.arena, self.tree, Target::Below(low), Past::Less) {
+                    let target = (Target::Below(low), Past::Less);
+                    match self.batch.seek(&self.table.arena, self.tree, target, Side::Skipped) {
                         Some(behind) => behind,
                         None => return false,
                     }

@@ -6,20 +6,20 @@ use crate::base::key::Direction;
 use crate::memtable::{RangeChange, RangeCursor};
 
 /// See the module's text.
-pub(super) struct Changes<'m, 'r> {
-    newer: Option<RangeCursor<'m, 'r>>,
-    older: Option<RangeCursor<'m, 'r>>,
+pub(super) struct Changes<'c, 'm, 'r> {
+    newer: Option<&'c mut RangeCursor<'m, 'r>>,
+    older: Option<&'c mut RangeCursor<'m, 'r>>,
     /// The next change of each, if both have any.
     next: Option<[Option<RangeChange<'m>>; 2]>,
     direction: Direction,
 }
 
-impl<'m, 'r> Changes<'m, 'r> {
+impl<'c, 'm, 'r> Changes<'c, 'm, 'r> {
     pub(super) fn new(
-        newer: Option<RangeCursor<'m, 'r>>,
-        older: Option<RangeCursor<'m, 'r>>,
+        newer: Option<&'c mut RangeCursor<'m, 'r>>,
+        older: Option<&'c mut RangeCursor<'m, 'r>>,
         direction: Direction,
-    ) -> Changes<'m, 'r> {
+    ) -> Changes<'c, 'm, 'r> {
         let mut changes = Changes { newer, older, next: None, direction };
         if let (Some(newer), Some(older)) = (&mut changes.newer, &mut changes.older) {
             changes.next = Some([newer.next(), older.next()]);

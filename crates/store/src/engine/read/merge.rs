@@ -11,14 +11,14 @@ use crate::tree::{LeafEntries, Leaves};
 
 /// See the module's text.
 pub(super) struct Merge<'c, 'g, 'r> {
-    changes: &'c mut Changes<'g, 'r>,
+    changes: Changes<'c, 'g, 'r>,
     /// The next change.
     change: Option<RangeChange<'g>>,
 }
 
 impl<'c, 'g, 'r> Merge<'c, 'g, 'r> {
     /// `None` if there are no changes.
-    pub(super) fn new(changes: &'c mut Changes<'g, 'r>) -> Option<Merge<'c, 'g, 'r>> {
+    pub(super) fn new(mut changes: Changes<'c, 'g, 'r>) -> Option<Merge<'c, 'g, 'r>> {
         let change = Some(changes.next()?);
         Some(Merge { changes, change })
     }
@@ -56,7 +56,10 @@ impl<'c, 'g, 'r> Merge<'c, 'g, 'r> {
     /// Passes a change, unless it is a deletion, and takes the next one.
     #[inline]
     fn pass_change(&mut self, change: RangeChange<'g>, sink: &mut impl Sink<'g>) -> Result<(), End> {
+        if let Some(value) = change.value {
+            sink.take_change(change.key, value)?;
+        }
         self.change = self.changes.next();
-        change.value.map_or(Ok(()), |value| sink.take_change(change.key, value))
+        Ok(())
     }
 }

@@ -164,8 +164,9 @@ impl<'g> View<'g> {
         count = self.generation.tree.entries(tree);
         let direction = Direction::Forward;
         let of = |table: &'g Memtable| table.range(Version(self.version), tree, KeyRange::ALL, direction, Version(0));
-        let older = self.generation.frozen.as_deref().and_then(of);
-        let mut changes = Changes::new(of(&self.generation.active), older, direction);
+        let mut older = self.generation.frozen.as_deref().and_then(of);
+        let mut newer = of(&self.generation.active);
+        let mut changes = Changes::new(newer.as_mut(), older.as_mut(), direction);
         while let Some(change) = changes.next() {
             match (self.generation.tree.get(tree, change.key)?.is_some(), change.value.is_some()) {
                 (false, true) => count += 1,
@@ -209,13 +210,14 @@ impl<'g> RangeScan<'g, '_> {
         let (generation, direction, version) = (self.view.generation, self.direction, Version(self.view.version));
         let of = |table: &'g Memtable, below| table.range(version, self.tree, range, direction, Version(below));
         let older = generation.frozen.as_deref().filter(|_| hidden.in_active == 0);
-        let older = older.and_then(|table| of(table, hidden.in_frozen));
-        let newer = of(&generation.active, hidden.in_active);
-        let mut changes = match (&newer, &older) {
+        let mut older = older.and_then(|table| of(table, hidden.in_frozen));
+        let mut newer = of(&generation.active, hidden.in_active);
+        // Lent, because moving them costs more than a short scan.
+        let merge = match (newer.as_mut(), older.as_mut()) {
             (None, None) => None,
-            _ => Some(Changes::new(newer, older, direction)),
+            (newer, older) => Merge::new(Changes::new(newer, older, direction)),
         };
-        match changes.as_mut().and_then(Merge::new) {
+        match merge {
             Some(mut merge) if hidden.hides_tree() => merge.run(None, sink),
             Some(mut merge) => self.read_leaves(range, |leaves| merge.run(Some(leaves), sink)),
             None if hidden.hides_tree() => Ok(()),
