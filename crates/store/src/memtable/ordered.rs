@@ -4,9 +4,9 @@
 //! parent's. The writer splits from the top down, changing parent and child under both locks. So a child whose parent
 //! did not change in between covers the key sought; a reader that meets a change restarts at the root.
 //!
-//! Leaves are read whole, into a [`Batch`]. Records added to a leaf later have higher versions, so a snapshot does not see them, and
-//! fences do not move. So a batch stays valid for its snapshot, and its `next` leads to the following keys, whatever the writer does
-//! meanwhile.
+//! Leaves are read into a [`Batch`], whole or from a key on. Records added to a leaf later have higher versions, so a snapshot does
+//! not see them, and fences do not move. So a batch stays valid for its snapshot, and its `next` leads to the following keys,
+//! whatever the writer does meanwhile.
 
 use std::sync::atomic::Ordering;
 
@@ -92,14 +92,12 @@ impl Batch {
                 Target::At(key) | Target::Below(key) => leaf.search(arena, 0, key, past),
             };
             let Ok(at) = at else { continue };
-            self.copy(
-                leaf,
-                match side {
-                    Side::Both => (0, NODE_ENTRIES),
-                    Side::Skipped => (0, at),
-                    Side::Rest => (at, NODE_ENTRIES),
-                },
-            );
+            let wanted = match side {
+                Side::Both => (0, NODE_ENTRIES),
+                Side::Skipped => (0, at),
+                Side::Rest => (at, NODE_ENTRIES),
+            };
+            self.copy(leaf, wanted);
             if leaf.unchanged(seq) {
                 return Some(at);
             }

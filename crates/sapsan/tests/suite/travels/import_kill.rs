@@ -12,6 +12,10 @@ use std::time::{Duration, Instant};
 /// The test ends after this number of killed imports, or after this time (the last import and its check apart).
 const KILLS: u32 = 6;
 const BUDGET: Duration = Duration::from_secs(20);
+/// Kills without which the test says too little: it goes on for them after its time.
+const KILLS_MIN: u32 = 3;
+/// Its end if the imports are never caught.
+const ROUNDS_MAX: u32 = 20;
 /// Travels of a size at which reading, sorting and building each take a while, and sorts need files.
 const USERS: u64 = 30_000;
 const LOCATIONS: u64 = 20_000;
@@ -61,11 +65,11 @@ fn an_import_that_is_killed_at_any_moment_leaves_nothing_half_done() {
     let all = [USERS, LOCATIONS, VISITS].to_vec();
     let whole = Instant::now();
     import(&folder.path().join("whole"), &file);
-    let whole = whole.elapsed();
+    let mut whole = whole.elapsed();
     let (mut killed, mut round) = (0, 0);
     let mut data = folder.path().join("data-0");
     let began = Instant::now();
-    while killed < KILLS && began.elapsed() < BUDGET {
+    while killed < KILLS && (began.elapsed() < BUDGET || (killed < KILLS_MIN && round < ROUNDS_MAX)) {
         let mut child = sapsan(&["import"])
             .arg(travels_toml())
             .arg("--data")
@@ -76,8 +80,13 @@ fn an_import_that_is_killed_at_any_moment_leaves_nothing_half_done() {
             .spawn()
             .expect("the sapsan binary starts");
         // Also into its last moments, where the trees become visible.
-        std::thread::sleep(whole.mul_f64(random.random_range(0.0..1.15)));
+        let moment = whole.mul_f64(random.random_range(0.0..1.15));
+        std::thread::sleep(moment);
         let has_ended = child.try_wait().expect("the child can be waited for").is_some();
+        if has_ended {
+            // The first import may have met a busier machine.
+            whole = whole.min(moment);
+        }
         let _ = child.kill();
         child.wait().expect("the child can be waited for");
         round += 1;
@@ -93,7 +102,7 @@ fn an_import_that_is_killed_at_any_moment_leaves_nothing_half_done() {
             }
         }
     }
-    assert!(killed >= 3, "{killed} of {round} imports were killed: this says too little");
+    assert!(killed >= KILLS_MIN, "{killed} of {round} imports were killed: this says too little");
     if !data.join("tree").is_file() || counts(&data) == [0, 0, 0] {
         import(&data, &file);
     }
