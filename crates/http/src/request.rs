@@ -127,9 +127,9 @@ impl<'r> HttpRequest<'r> {
         self.peer
     }
 
-    /// Address of the client: that of the last hop that is not a trusted proxy ([`crate::HttpSettings::trusted_proxies`]), by
-    /// `X-Forwarded-For`, or by `Forwarded` if that is missing. For a peer that is not trusted: the peer's own. Allocates
-    /// nothing.
+    /// The client's address. If the peer is a trusted proxy ([`crate::HttpSettings::trusted_proxies`]), it is the address of the last hop
+    /// in `X-Forwarded-For` that is no trusted proxy; if that field is missing, of the last such hop in `Forwarded`. Otherwise it is the
+    /// peer's own address. Allocates nothing.
     #[inline]
     pub fn client(&self) -> IpAddr {
         if self.trusted.is_empty() {

@@ -85,7 +85,8 @@ impl ReactorSettings {
 pub struct Traffic {
     /// Budget of [`crate::Io::spend`] for a connection in one tick; at least 2, so that every turn makes progress.
     pub requests_per_turn: u32,
-    /// Bytes read from a connection in one tick; at most those of [`ReactorSettings::traffic`].
+    /// Most bytes that are read from a connection in one tick. A listener or an [`Outgoing`] sets no more than
+    /// [`ReactorSettings::traffic`] does, whose value is the size of the buffers that a loop lends.
     pub read_bytes_per_turn: usize,
     /// Bytes a connection may hold unconsumed; at this limit it is not read until its protocol consumes. A protocol that needs
     /// whole messages must keep their size below this.

@@ -6,7 +6,8 @@
 //! slot moves may reach their nodes in another order than they were sent.
 //!
 //! If configured (`ProxyConfig::reads_replicas`), replicas answer reads in rotation, and the master if none is up; connections
-//! then begin with READONLY. The nodes' reply to COMMAND tells which commands only read; until it has arrived, masters answer.
+//! then begin with READONLY. The proxy learns from a node's reply to COMMAND which commands only read. Before that reply, masters
+//! answer all commands.
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;

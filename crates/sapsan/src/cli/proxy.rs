@@ -87,7 +87,7 @@ pub(crate) struct Proxy {
     pub(crate) log: Option<Level>,
 }
 
-/// Bounds; their defaults are those of `proxy::config::ProxyLimits`.
+/// The bounds of a proxy. An option that is not given has its default in `proxy::config::ProxyLimits`.
 #[derive(Debug, Args)]
 pub(crate) struct LimitArguments {
     /// Most clients at once

@@ -1,6 +1,6 @@
 //! A query that waited for a thread while another configuration took over: it is routed again by the newest configuration.
 //!
-//! These traits are all that rooms below `routing` know of it. They are called a few times for each reload.
+//! Rooms below `routing` use these traits and do not import `routing`. Each reload makes few calls of them.
 
 use super::kept_request::KeptRequest;
 use http::LateReply;

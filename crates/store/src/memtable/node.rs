@@ -21,7 +21,7 @@
 //! - `seq` is odd while the writer changes the node. Everything is atomic: a reader during a change reads a mixture
 //!   in which every part is valid by itself, detects the change by `seq`, and reads again.
 
-#![allow(unsafe_code)] // By the level a place is a key's or a node's; converting its bits back is unsafe. So is the promise to the arena.
+#![allow(unsafe_code)] // By the level a place is a key's or a node's; converting its bits back is unsafe. So is `Lined`.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 

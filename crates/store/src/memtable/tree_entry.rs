@@ -1,6 +1,6 @@
 //! One tree's entry in the memtable's directory: its root and its newest version.
 
-#![allow(unsafe_code)] // That the arena may share it can only be promised.
+#![allow(unsafe_code)] // `Lined` is unsafe: the arena relies on a promise that the compiler cannot check.
 
 use std::sync::atomic::{AtomicU32, AtomicU64};
 

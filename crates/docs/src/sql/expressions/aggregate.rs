@@ -57,7 +57,7 @@ pub(crate) struct AggregateCall {
 }
 
 impl AggregateCall {
-    /// Whether [`AggregateState::step`] is all that it needs for a row.
+    /// Whether a row is added by [`AggregateState::step`] alone: without DISTINCT, without FILTER, and without a text to append to.
     pub(crate) fn is_plain(&self) -> bool {
         !self.distinct && self.filter.is_none() && !self.kind.joins_texts()
     }
