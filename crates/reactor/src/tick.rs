@@ -10,10 +10,10 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use crate::batch::Batch;
+use crate::core::Core;
 use crate::event_loop::EventLoop;
 use crate::fleet::{Mail, Open};
 use crate::kernel::{self, Events, Token};
-use crate::lists::Lists;
 use crate::protocol::{Closed, ConnectionId, Message};
 use crate::settings::Outgoing;
 use crate::timers::Due;
@@ -94,11 +94,11 @@ impl EventLoop {
                 let turn = self.core.event(&mut connection, readiness);
                 self.core.connections.take_back(connection);
                 if batch.push(token, turn) {
-                    self.take_turns(&mut batch, false);
+                    self.take_turns(&mut batch);
                 }
             }
         }
-        self.take_turns(&mut batch, false);
+        self.take_turns(&mut batch);
         let is_pressed = std::mem::take(&mut self.core.is_pressed);
         if is_pressed {
             // Connections with events have had no turn: they are on the ready list.
@@ -106,9 +106,9 @@ impl EventLoop {
             going_on.append(&mut self.core.lists.ready);
             self.fairness.order(&mut going_on, waited, &mut self.core.connections, self.core.now_ns);
         }
-        self.going_on = self.go_on(going_on, is_pressed, |lists| &mut lists.ready);
+        self.going_on = self.go_on(going_on, is_pressed, |core| &mut core.lists.ready);
         self.core.is_pressed = self.core.time.tick_is_over() && !self.core.lists.ready.is_empty();
-        self.heavy_going_on = self.go_on(heavy, is_pressed, |lists| &mut lists.heavy);
+        self.heavy_going_on = self.go_on(heavy, is_pressed, |core| &mut core.lists.heavy);
         self.call_states(|state, at| state.turns_ended(at));
         self.fire_timers();
         // Before the mail: completions may be answered by mail.
@@ -137,29 +137,29 @@ impl EventLoop {
     }
 
     /// Runs turns of listed connections: at least one, and until the tick is over. The others are put back first in their list.
-    /// Returns the emptied storage. Of the heavy list and among expensive requests each has its turn alone: the others of a batch
-    /// would wait for it, and would be put off, behind those that were not in the batch.
+    /// Returns the emptied storage.
     fn go_on(
         &mut self,
         mut going_on: Vec<ConnectionId>,
         is_pressed: bool,
-        list: fn(&mut Lists) -> &mut Vec<ConnectionId>,
+        list: impl Fn(&mut Core) -> &mut Vec<ConnectionId>,
     ) -> Vec<ConnectionId> {
-        let (mut batch, mut done) = (Batch::default(), 0);
+        let mut done = 0;
         while let Some(id) = going_on.get(done).copied().filter(|_| done == 0 || !self.core.time.tick_is_over()) {
-            done += 1;
-            let Some(mut connection) = self.core.connections.lend(id.slot, id.generation) else { continue };
-            let is_alone = connection.link.is_heavy || self.core.time.requests_are_expensive();
-            let turn = self.core.go_on(&mut connection.link);
-            self.core.connections.take_back(connection);
-            if batch.push(Token { slot: id.slot, generation: id.generation }, turn) || is_alone {
-                self.take_turns(&mut batch, is_pressed);
+            let (began_ns, mut peer) = (self.core.time.clock_ns(), None);
+            self.turn(id, |core, connection| {
+                peer = Some(connection.link.peer.ip());
+                core.go_on(connection);
+            });
+            self.core.time.look();
+            if let Some(peer) = peer.filter(|_| is_pressed) {
+                self.fairness.count(peer, self.core.time.clock_ns() - began_ns);
             }
+            done += 1;
         }
-        self.take_turns(&mut batch, is_pressed);
         going_on.drain(..done);
         if !going_on.is_empty() {
-            let list = list(&mut self.core.lists);
+            let list = list(&mut self.core);
             going_on.append(list);
             std::mem::swap(list, &mut going_on);
         }

@@ -1,7 +1,7 @@
 //! One connection's turn in a tick: at most one read, the protocol's calls, one write.
 //!
 //! After an event the read comes first, and the rest of the turn is returned as a [`Turn`]: the loop lets a few connections read
-//! before the first of them is answered, and answers them all before the first is written (see `batch`).
+//! before the first of them is answered, so that their protocols can look ahead (see `batch`).
 //!
 //! A read that comes back short ends the turn: the transport remembers what the kernel may still have (`socket`).
 //!
@@ -28,7 +28,7 @@ use crate::wheel::TICK_NS;
 /// [`Traffic::linger_max`](crate::Traffic::linger_max).
 const IDLE_LINGER_MAX: Duration = Duration::from_millis(200);
 
-/// The rest of a connection's turn.
+/// The rest of a connection's turn after its event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Turn {
     /// Nothing.
@@ -37,19 +37,8 @@ pub(crate) enum Turn {
     Input {
         is_due: bool,
     },
-    /// The protocol's `writable`, then a read.
-    Writable,
-    /// The write.
     Output,
     Linger,
-    Handshake,
-}
-
-impl Turn {
-    /// Whether the protocol is called before the write.
-    pub(crate) fn has_answer(self) -> bool {
-        matches!(self, Turn::Input { .. } | Turn::Writable)
-    }
 }
 
 impl Core {
@@ -105,74 +94,44 @@ impl Core {
     pub(crate) fn take_turn(&mut self, connection: &mut Connection, turn: Turn) {
         match turn {
             Turn::Over => {}
-            Turn::Input { .. } | Turn::Writable => {
-                if self.answer(connection, turn) == Turn::Output {
+            Turn::Input { is_due } => self.end_input(connection, is_due),
+            Turn::Output => self.end_turn(connection),
+            Turn::Linger => self.linger(&mut connection.link),
+        }
+    }
+
+    /// Puts the turn off to the next tick: others have used up this one. Input already read is copied into a buffer of its own.
+    pub(crate) fn put_off(&mut self, connection: &mut Connection, turn: Turn) {
+        match turn {
+            Turn::Input { is_due } => {
+                connection.link.wants_input |= is_due;
+                self.end_turn(connection);
+            }
+            other => self.take_turn(connection, other),
+        }
+    }
+
+    /// Runs the turn of a connection from the ready list.
+    pub(crate) fn go_on(&mut self, connection: &mut Connection) {
+        connection.link.listed = false;
+        connection.link.is_heavy = false;
+        match connection.link.phase {
+            Phase::Open => {
+                if connection.link.owes_writable() {
+                    connection.link.wants_writable = false;
+                    self.call(connection, |protocol, io| protocol.writable(io));
+                }
+                let link = &connection.link;
+                if link.takes_input() && (link.wants_input || link.transport.is_readable() && !link.input_ended) {
+                    self.input_turn(connection);
+                } else {
                     self.end_turn(connection);
                 }
             }
-            Turn::Output => self.end_turn(connection),
-            Turn::Linger => self.linger(&mut connection.link),
-            Turn::Handshake => self.shake_hands(connection),
-        }
-    }
-
-    /// Runs a turn up to its write, or puts it off to the next tick if others have used up this one: then input that was read is
-    /// copied into a buffer of its own. Returns the rest.
-    pub(crate) fn answer_or_put_off(&mut self, connection: &mut Connection, turn: Turn) -> Turn {
-        if !self.time.tick_is_over() {
-            return self.answer(connection, turn);
-        }
-        connection.link.wants_input |= turn == Turn::Input { is_due: true };
-        self.end_turn(connection);
-        Turn::Over
-    }
-
-    /// Runs a turn up to its write. Returns the rest: the write, or nothing if the connection has ended.
-    fn answer(&mut self, connection: &mut Connection, turn: Turn) -> Turn {
-        let turn = if turn == Turn::Writable { self.writable(connection) } else { turn };
-        if let Turn::Input { is_due } = turn {
-            connection.link.is_heavy = false;
-            if is_due && connection.link.takes_input() {
-                self.call(connection, |protocol, io| protocol.input(io));
-            } else {
-                // A neighbour has paused it since it read, or filled its queue.
-                connection.link.wants_input |= is_due;
-            }
-        }
-        if connection.link.is_closed() {
-            // It is removed now, so its buffers go back now.
-            self.end_turn(connection);
-            return Turn::Over;
-        }
-        Turn::Output
-    }
-
-    /// Calls the protocol's `writable`, then reads, and returns the rest of the turn.
-    fn writable(&mut self, connection: &mut Connection) -> Turn {
-        connection.link.wants_writable = false;
-        self.call(connection, |protocol, io| protocol.writable(io));
-        self.read_if_wanted(&mut connection.link)
-    }
-
-    /// Begins the turn of a connection from the ready list, and returns the rest.
-    pub(crate) fn go_on(&mut self, link: &mut Link) -> Turn {
-        link.listed = false;
-        link.is_heavy = false;
-        match link.phase {
-            Phase::Open if link.owes_writable() => Turn::Writable,
-            Phase::Open => self.read_if_wanted(link),
-            Phase::Finishing => Turn::Output,
-            Phase::Lingering { .. } => Turn::Linger,
-            Phase::Handshaking => Turn::Handshake,
-            Phase::Connecting | Phase::Closed(_) => Turn::Over,
-        }
-    }
-
-    fn read_if_wanted(&mut self, link: &mut Link) -> Turn {
-        if link.takes_input() && (link.wants_input || link.transport.is_readable() && !link.input_ended) {
-            self.begin_input(link)
-        } else {
-            Turn::Output
+            Phase::Finishing => self.end_turn(connection),
+            Phase::Lingering { .. } => self.linger(&mut connection.link),
+            Phase::Handshaking => self.shake_hands(connection),
+            Phase::Connecting | Phase::Closed(_) => {}
         }
     }
 
@@ -322,6 +281,17 @@ impl Core {
         let left_behind = owed && !link.input.is_empty();
         let news = !left_behind && link.transport.is_readable() && !link.input_ended && self.read(link);
         Turn::Input { is_due: news || owed }
+    }
+
+    fn end_input(&mut self, connection: &mut Connection, is_due: bool) {
+        connection.link.is_heavy = false;
+        if is_due && connection.link.takes_input() {
+            self.call(connection, |protocol, io| protocol.input(io));
+        } else {
+            // A neighbour has paused it since it read, or filled its queue.
+            connection.link.wants_input |= is_due;
+        }
+        self.end_turn(connection);
     }
 
     /// One read. `true`: the protocol is to be called.

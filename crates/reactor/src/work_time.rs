@@ -75,12 +75,6 @@ impl WorkTime {
         self.clock_ns
     }
 
-    /// Whether the last requests took so long that the clock is read after each.
-    #[inline]
-    pub(crate) fn requests_are_expensive(&self) -> bool {
-        self.look_after == 1
-    }
-
     /// Whether the tick is over.
     #[inline]
     pub(crate) fn tick_is_over(&self) -> bool {

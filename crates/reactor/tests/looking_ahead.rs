@@ -1,5 +1,5 @@
-//! Connections whose bytes arrive together are read before the first of them is answered, so that their protocols can look ahead,
-//! and are answered before the first is written. The input of each, and the order of its calls, do not change.
+//! Connections whose bytes arrive together are read before the first of them is answered, so that their protocols can look ahead.
+//! The input of each, and the order of its calls, do not change.
 
 use std::io::{Read, Write};
 use std::sync::{Arc, Mutex, mpsc};
@@ -119,38 +119,4 @@ fn a_panic_while_looking_ahead_closes_that_connection_alone() {
     let texts = vec![b"one".to_vec(), b"panic".to_vec(), b"three".to_vec()];
     let (_, answers) = calls_of(&texts, true);
     assert_eq!(answers, [b"one".to_vec(), Vec::new(), b"three".to_vec()]);
-}
-
-/// Answers one line in a turn, and notes how many writes the loop had made by then.
-struct LineInTurn(Arc<Mutex<Vec<u64>>>);
-
-impl Protocol for LineInTurn {
-    fn input(&mut self, io: &mut Io<'_>) {
-        let Some(end) = io.input().iter().position(|byte| *byte == b'\n') else { return };
-        self.0.lock().unwrap().push(io.lp().metrics().writes);
-        io.output().extend_from_slice(b"line\n");
-        io.consume(end + 1);
-        let _ = io.spend(u32::MAX);
-    }
-}
-
-#[test]
-fn connections_that_are_read_together_or_listed_together_are_all_answered_before_the_first_is_written() {
-    const CONNECTIONS: usize = 3;
-    let writes = Arc::new(Mutex::new(Vec::new()));
-    let of_server = Arc::clone(&writes);
-    let server = serve(loops(1), Making::each(move |_, _| Box::new(LineInTurn(Arc::clone(&of_server)))));
-    let mut streams: Vec<_> = (0..CONNECTIONS).map(|_| server.connect()).collect();
-    eventually("all are accepted", || server.metrics().sum(|l| l.accepted) == CONNECTIONS as u64);
-    let release = hold(&server.running.loops()[0]);
-    for stream in &mut streams {
-        stream.write_all(b"one\ntwo\n").unwrap();
-    }
-    drop(release);
-    for stream in &mut streams {
-        stream.read_exact(&mut [0; b"line\nline\n".len()]).unwrap();
-    }
-    // The first lines in the turns of their events, the second in turns of the ready list.
-    assert_eq!(*writes.lock().unwrap(), [0, 0, 0, 3, 3, 3]);
-    server.stop();
 }

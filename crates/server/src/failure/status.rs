@@ -186,8 +186,8 @@ pub(super) fn problem_with(
     serde_json::Value::Object(document).to_string().into_bytes()
 }
 
-/// The title of a failure is that of its kind. Of [`FailureKind::Unmet`] the endpoint chooses the status, so it has the title of the
-/// status.
+/// The title of a problem document. Each kind of failure has its own title. Only for [`FailureKind::Unmet`] does the endpoint choose the
+/// status; its title is the one of that status.
 fn title(status: Status, kind: FailureKind) -> &'static str {
     let row = TABLE.iter().find(|row| row.1 == status.0);
     if kind == FailureKind::Unmet { row.map_or(kind.title(), |row| row.2) } else { kind.title() }
