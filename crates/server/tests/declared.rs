@@ -1,6 +1,6 @@
 //! Declared queries: parameters of the path and of the query, the clock, limits, and long queries.
 
-use crate::harness::{Client, TestServer, mistakes};
+use crate::harness::{TestServer, mistakes};
 use std::time::Duration;
 
 const ENDPOINTS: &str = r#"
@@ -284,18 +284,12 @@ fn slow_queries_hold_no_loop_and_are_refused_at_once_where_too_many_wait() {
     assert_eq!(server.get("/_/collections/items/7").status, 200);
     let waited = began.elapsed();
     assert!(waited < std::time::Duration::from_secs(1), "{waited:?}");
-    let has_answer = |client: &Client| {
-        client.stream.set_nonblocking(true).unwrap();
-        let is_there = client.stream.peek(&mut [0]).is_ok_and(|read| read == 1);
-        client.stream.set_nonblocking(false).unwrap();
-        is_there
-    };
     let until = began + std::time::Duration::from_secs(30);
-    while clients.iter().filter(|client| has_answer(client)).count() <= 100 {
+    while clients.iter().filter(|client| client.has_answer()).count() <= 100 {
         assert!(std::time::Instant::now() < until, "who is one too many waits");
         std::thread::sleep(std::time::Duration::from_millis(5));
     }
-    let refused = clients.iter_mut().rev().find(|client| has_answer(client)).unwrap().answer(false);
+    let refused = clients.iter_mut().rev().find(|client| client.has_answer()).unwrap().answer(false);
     assert_eq!((refused.status, refused.field("Retry-After")), (503, Some("1")), "{}", refused.text());
     assert!(refused.text().contains("declared queries"), "{}", refused.text());
     assert_eq!(server.get("/_/health").status, 200);

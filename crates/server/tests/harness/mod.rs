@@ -217,6 +217,14 @@ impl Client {
         self.stream.write_all(body).unwrap();
     }
 
+    /// Whether bytes have arrived that [`answer`](Client::answer) has not read.
+    pub fn has_answer(&self) -> bool {
+        self.stream.set_nonblocking(true).unwrap();
+        let is_there = self.stream.peek(&mut [0]).is_ok_and(|read| read == 1);
+        self.stream.set_nonblocking(false).unwrap();
+        is_there
+    }
+
     /// The next reply's head, without its body.
     #[track_caller]
     pub fn head(&mut self) -> String {
