@@ -150,7 +150,7 @@ impl Io<'_> {
     }
 
     /// Shuts the write side once all that is queued was sent; input goes on. The connection ends with
-    /// [`Closed::Finished`] when both sides have ended.
+    /// [`Closed::Finished`] when both sides have ended and [`Protocol::input`] has been called with the peer's end.
     pub fn end_output(&mut self) {
         self.link.end_output = true;
     }

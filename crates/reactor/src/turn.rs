@@ -395,7 +395,8 @@ impl Core {
                     return link.fail(error);
                 }
             }
-            if link.input_ended && !link.transport.has_pending() {
+            // A protocol that has not been called with the end yet may have to pass it on.
+            if link.input_ended && !link.wants_input && !link.transport.has_pending() {
                 link.close(Closed::Finished);
             }
         }

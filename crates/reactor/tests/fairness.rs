@@ -1,11 +1,11 @@
 //! A connection that sends a lot does not delay the others of its loop.
 
 use std::io::Write;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, mpsc};
 
-use crate::harness::{Making, eventually, loops, serve, with};
-use reactor::{Io, Loop, Protocol, ReactorSettings, Traffic};
+use crate::harness::{Making, eventually, hold, loops, serve, with};
+use reactor::{Io, Protocol, ReactorSettings, Traffic};
 
 /// Counts its lines, and records how many lines the greedy connection had sent when a line of the modest one arrived.
 struct Counting {
@@ -27,18 +27,6 @@ impl Protocol for Counting {
             }
         }
     }
-}
-
-/// Blocks the loop until the sender is dropped, so that bytes sent meanwhile arrive together.
-fn hold(lp: &Loop) -> mpsc::Sender<()> {
-    let (release, held) = mpsc::channel::<()>();
-    let (begun, holding) = mpsc::channel();
-    lp.run(Box::new(move |_| {
-        begun.send(()).unwrap();
-        let _ = held.recv();
-    }));
-    holding.recv().unwrap();
-    release
 }
 
 const NEVER: usize = usize::MAX;

@@ -2,10 +2,10 @@
 //! The input of each, and the order of its calls, do not change.
 
 use std::io::{Read, Write};
-use std::sync::{Arc, Mutex, mpsc};
+use std::sync::{Arc, Mutex};
 
-use crate::harness::{Making, eventually, loops, serve};
-use reactor::{Io, Loop, Protocol};
+use crate::harness::{Making, eventually, hold, loops, serve};
+use reactor::{Io, Protocol};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Call {
@@ -42,18 +42,6 @@ impl Protocol for Noting {
             io.finish();
         }
     }
-}
-
-/// Blocks the loop until the sender is dropped, so that bytes sent meanwhile arrive together.
-fn hold(lp: &Loop) -> mpsc::Sender<()> {
-    let (release, held) = mpsc::channel::<()>();
-    let (begun, holding) = mpsc::channel();
-    lp.run(Box::new(move |_| {
-        begun.send(()).unwrap();
-        let _ = held.recv();
-    }));
-    holding.recv().unwrap();
-    release
 }
 
 /// Sends the texts together, each on a connection of its own; returns the calls and the echoed bytes.

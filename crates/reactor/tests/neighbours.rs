@@ -3,9 +3,11 @@
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use crate::harness::{Making, Server, eventually, exchange, loops, rest, serve};
+use crate::harness::{Making, Server, eventually, exchange, hold, loops, rest, serve};
 use crate::relay::{check_one_way, pair, target};
 use reactor::{Closed, ConnectionId, Io, Protocol, ReactorSettings, Traffic};
 
@@ -224,6 +226,57 @@ impl Protocol for Meddler {
     fn writable(&mut self, io: &mut Io<'_>) {
         io.output().extend_from_slice(b"writable");
     }
+}
+
+/// Pauses and ends the connection before it, or resumes it; counts its calls with the peer's end.
+struct Pauser {
+    before: Option<ConnectionId>,
+    ends_told: Arc<AtomicUsize>,
+}
+
+impl Protocol for Pauser {
+    fn input(&mut self, io: &mut Io<'_>) {
+        if io.input_ended() {
+            self.ends_told.fetch_add(1, Ordering::Relaxed);
+        }
+        let order = io.input().first().copied();
+        io.consume(io.input().len());
+        let before = self.before.and_then(|before| io.neighbour(before));
+        match (order, before) {
+            (Some(b'p'), Some(mut before)) => {
+                before.pause_input();
+                before.end_output();
+            }
+            (Some(b'r'), Some(mut before)) => before.resume_input(),
+            _ => {}
+        }
+    }
+}
+
+#[test]
+fn a_connection_whose_both_sides_have_ended_is_not_closed_before_its_protocol_knows() {
+    let (before, ends_told) = (std::sync::Mutex::new(None), Arc::new(AtomicUsize::new(0)));
+    let of_server = Arc::clone(&ends_told);
+    let server = serve(
+        loops(1),
+        Making::each(move |id, _| {
+            Box::new(Pauser { before: before.lock().unwrap().replace(id), ends_told: Arc::clone(&of_server) })
+        }),
+    );
+    let mut pair = [(); 2].map(|()| server.connect());
+    eventually("both are accepted", || server.metrics().sum(|l| l.accepted) == 2);
+    let release = hold(&server.running.loops()[0]);
+    // Both are read before the second pauses the first: its end is read, and its protocol not called.
+    pair[1].write_all(b"p").unwrap();
+    pair[0].shutdown(Shutdown::Write).unwrap();
+    drop(release);
+    assert_eq!(rest(&mut pair[0]), b"");
+    assert_eq!((ends_told.load(Ordering::Relaxed), server.metrics().sum(|l| l.open)), (0, 2));
+    pair[1].write_all(b"r").unwrap();
+    eventually("it is closed", || server.metrics().sum(|l| l.open) == 1);
+    assert_eq!(ends_told.load(Ordering::Relaxed), 1);
+    drop(pair);
+    server.stop();
 }
 
 fn meddlers() -> Server {

@@ -3,7 +3,7 @@
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
-use std::sync::Arc;
+use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
 use reactor::{
@@ -184,6 +184,18 @@ pub(crate) fn rest(stream: &mut TcpStream) -> Vec<u8> {
     let mut all = Vec::new();
     stream.read_to_end(&mut all).unwrap();
     all
+}
+
+/// Blocks the loop until the sender is dropped, so that bytes sent meanwhile arrive together.
+pub(crate) fn hold(lp: &Loop) -> mpsc::Sender<()> {
+    let (release, held) = mpsc::channel::<()>();
+    let (begun, holding) = mpsc::channel();
+    lp.run(Box::new(move |_| {
+        begun.send(()).unwrap();
+        let _ = held.recv();
+    }));
+    holding.recv().unwrap();
+    release
 }
 
 /// Waits until `condition` holds; a test that waits too long fails.
