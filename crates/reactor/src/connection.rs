@@ -53,6 +53,8 @@ pub(crate) struct Link {
     /// Known to the poller.
     pub(crate) registered: bool,
     pub(crate) input_ended: bool,
+    /// The protocol has been called since.
+    pub(crate) end_told: bool,
     /// The protocol asked to shut the write side once the queue is empty.
     pub(crate) end_output: bool,
     /// The write side has been shut.
@@ -118,6 +120,7 @@ impl Link {
             phase,
             registered: false,
             input_ended: false,
+            end_told: false,
             end_output: false,
             output_ended: false,
             paused: false,

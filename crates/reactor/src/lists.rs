@@ -10,6 +10,9 @@ pub(crate) struct Lists {
     pub(crate) ready: Vec<ConnectionId>,
     /// Connections that continue in the next tick, after all others: the time limit ended their last turn.
     pub(crate) heavy: Vec<ConnectionId>,
+    /// Connections of the list being served that were read, and for which the tick had no time: they stay first in that list. Empty
+    /// between two ticks, and never more than a batch.
+    pub(crate) put_off: Vec<ConnectionId>,
     /// Connections changed from outside their own turns: by mail, by a neighbour, by a loop's state. Their turns end together, at
     /// the end of the tick, so that each writes once.
     pub(crate) touched: Vec<ConnectionId>,

@@ -10,13 +10,14 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use crate::batch::Batch;
-use crate::core::Core;
 use crate::event_loop::EventLoop;
 use crate::fleet::{Mail, Open};
 use crate::kernel::{self, Events, Token};
+use crate::lists::Lists;
 use crate::protocol::{Closed, ConnectionId, Message};
 use crate::settings::Outgoing;
 use crate::timers::Due;
+use crate::turn::Turn;
 
 /// Time limit in a tick of reading mail, and of writing its output; and the number of messages between two reads of the clock,
 /// unless they take longer than `DEAR_MAIL_NS` each.
@@ -93,7 +94,7 @@ impl EventLoop {
             } else if let Some(mut connection) = self.core.connections.lend(token.slot, token.generation) {
                 let turn = self.core.event(&mut connection, readiness);
                 self.core.connections.take_back(connection);
-                if batch.push(token, turn) {
+                if batch.push(token, turn, None) || self.core.time.requests_are_expensive() {
                     self.take_turns(&mut batch);
                 }
             }
@@ -106,9 +107,9 @@ impl EventLoop {
             going_on.append(&mut self.core.lists.ready);
             self.fairness.order(&mut going_on, waited, &mut self.core.connections, self.core.now_ns);
         }
-        self.going_on = self.go_on(going_on, is_pressed, |core| &mut core.lists.ready);
+        self.going_on = self.go_on(going_on, is_pressed, |lists| &mut lists.ready);
         self.core.is_pressed = self.core.time.tick_is_over() && !self.core.lists.ready.is_empty();
-        self.heavy_going_on = self.go_on(heavy, is_pressed, |core| &mut core.lists.heavy);
+        self.heavy_going_on = self.go_on(heavy, is_pressed, |lists| &mut lists.heavy);
         self.call_states(|state, at| state.turns_ended(at));
         self.fire_timers();
         // Before the mail: completions may be answered by mail.
@@ -137,29 +138,31 @@ impl EventLoop {
     }
 
     /// Runs turns of listed connections: at least one, and until the tick is over. The others are put back first in their list.
-    /// Returns the emptied storage.
+    /// Returns the emptied storage. A connection of the heavy list ends its batch, and so does one that only goes on with a long write;
+    /// while requests are expensive each has its turn alone.
     fn go_on(
         &mut self,
         mut going_on: Vec<ConnectionId>,
         is_pressed: bool,
-        list: impl Fn(&mut Core) -> &mut Vec<ConnectionId>,
+        list: fn(&mut Lists) -> &mut Vec<ConnectionId>,
     ) -> Vec<ConnectionId> {
-        let mut done = 0;
+        let (mut batch, mut done) = (Batch::of_list(), 0);
         while let Some(id) = going_on.get(done).copied().filter(|_| done == 0 || !self.core.time.tick_is_over()) {
-            let (began_ns, mut peer) = (self.core.time.clock_ns(), None);
-            self.turn(id, |core, connection| {
-                peer = Some(connection.link.peer.ip());
-                core.go_on(connection);
-            });
-            self.core.time.look();
-            if let Some(peer) = peer.filter(|_| is_pressed) {
-                self.fairness.count(peer, self.core.time.clock_ns() - began_ns);
-            }
             done += 1;
+            let Some(mut connection) = self.core.connections.lend(id.slot, id.generation) else { continue };
+            let is_dear = connection.link.is_heavy || self.core.time.requests_are_expensive();
+            let peer = is_pressed.then(|| connection.link.peer.ip());
+            let turn = self.core.go_on(&mut connection.link);
+            let ends_batch = is_dear || turn == Turn::Output && connection.link.has_unsent();
+            self.core.connections.take_back(connection);
+            if batch.push(Token { slot: id.slot, generation: id.generation }, turn, peer) || ends_batch {
+                self.take_turns(&mut batch);
+            }
         }
-        going_on.drain(..done);
+        self.take_turns(&mut batch);
+        going_on.splice(..done, self.core.lists.put_off.drain(..));
         if !going_on.is_empty() {
-            let list = list(&mut self.core);
+            let list = list(&mut self.core.lists);
             going_on.append(list);
             std::mem::swap(list, &mut going_on);
         }

@@ -1,7 +1,7 @@
 //! One connection's turn in a tick: at most one read, the protocol's calls, one write.
 //!
 //! After an event the read comes first, and the rest of the turn is returned as a [`Turn`]: the loop lets a few connections read
-//! before the first of them is answered, so that their protocols can look ahead (see `batch`).
+//! before the first of them is answered, and answers them all before the first is written (see `batch`).
 //!
 //! A read that comes back short ends the turn: the transport remembers what the kernel may still have (`socket`).
 //!
@@ -28,7 +28,11 @@ use crate::wheel::TICK_NS;
 /// [`Traffic::linger_max`](crate::Traffic::linger_max).
 const IDLE_LINGER_MAX: Duration = Duration::from_millis(200);
 
-/// The rest of a connection's turn after its event.
+/// A reply with more bytes is written at once, and not with those of its batch: they would have to wait in memory, and would evict
+/// the batch's data from the caches, to save a part of the time that the write takes anyway.
+const WRITTEN_LATER_BYTES_MAX: usize = 16 << 10;
+
+/// The rest of a connection's turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Turn {
     /// Nothing.
@@ -37,8 +41,19 @@ pub(crate) enum Turn {
     Input {
         is_due: bool,
     },
+    /// The protocol's `writable`, then a read.
+    Writable,
+    /// The write.
     Output,
     Linger,
+    Handshake,
+}
+
+impl Turn {
+    /// Whether the protocol is called, or hands are shaken, before the write.
+    pub(crate) fn has_answer(self) -> bool {
+        matches!(self, Turn::Input { .. } | Turn::Writable | Turn::Handshake)
+    }
 }
 
 impl Core {
@@ -94,7 +109,11 @@ impl Core {
     pub(crate) fn take_turn(&mut self, connection: &mut Connection, turn: Turn) {
         match turn {
             Turn::Over => {}
-            Turn::Input { is_due } => self.end_input(connection, is_due),
+            Turn::Input { .. } | Turn::Writable | Turn::Handshake => {
+                if self.answer(connection, turn) == Turn::Output {
+                    self.end_turn(connection);
+                }
+            }
             Turn::Output => self.end_turn(connection),
             Turn::Linger => self.linger(&mut connection.link),
         }
@@ -102,36 +121,79 @@ impl Core {
 
     /// Puts the turn off to the next tick: others have used up this one. Input already read is copied into a buffer of its own.
     pub(crate) fn put_off(&mut self, connection: &mut Connection, turn: Turn) {
-        match turn {
-            Turn::Input { is_due } => {
-                connection.link.wants_input |= is_due;
-                self.end_turn(connection);
-            }
-            other => self.take_turn(connection, other),
+        connection.link.wants_input |= turn == Turn::Input { is_due: true };
+        self.end_turn(connection);
+    }
+
+    /// The same for a connection from a ready list: it stays listed, before those whose turns had not begun.
+    pub(crate) fn keep_listed(&mut self, connection: &mut Connection, turn: Turn) {
+        if !std::mem::replace(&mut connection.link.listed, true) {
+            self.lists.put_off.push(connection.link.id);
+        }
+        if turn != Turn::Handshake {
+            self.put_off(connection, turn);
         }
     }
 
-    /// Runs the turn of a connection from the ready list.
-    pub(crate) fn go_on(&mut self, connection: &mut Connection) {
-        connection.link.listed = false;
-        connection.link.is_heavy = false;
-        match connection.link.phase {
-            Phase::Open => {
-                if connection.link.owes_writable() {
-                    connection.link.wants_writable = false;
-                    self.call(connection, |protocol, io| protocol.writable(io));
+    /// Runs a turn up to its write. Returns the rest: the write, or nothing after a handshake or a long reply.
+    pub(crate) fn answer(&mut self, connection: &mut Connection, turn: Turn) -> Turn {
+        self.time.begin_turn();
+        // Others of the batch may have changed the connection since its turn began.
+        let turn = match turn {
+            Turn::Handshake => {
+                if connection.link.phase == Phase::Handshaking {
+                    self.shake_hands(connection);
                 }
-                let link = &connection.link;
-                if link.takes_input() && (link.wants_input || link.transport.is_readable() && !link.input_ended) {
-                    self.input_turn(connection);
-                } else {
-                    self.end_turn(connection);
-                }
+                return Turn::Over;
             }
-            Phase::Finishing => self.end_turn(connection),
-            Phase::Lingering { .. } => self.linger(&mut connection.link),
-            Phase::Handshaking => self.shake_hands(connection),
-            Phase::Connecting | Phase::Closed(_) => {}
+            Turn::Writable => self.writable(connection),
+            other => other,
+        };
+        if let Turn::Input { is_due } = turn {
+            connection.link.is_heavy = false;
+            if is_due && connection.link.takes_input() {
+                connection.link.end_told = connection.link.input_ended;
+                self.call(connection, |protocol, io| protocol.input(io));
+            } else {
+                // A neighbour has paused it since it read, or filled its queue.
+                connection.link.wants_input |= is_due;
+            }
+        }
+        if connection.link.output.unsent() > WRITTEN_LATER_BYTES_MAX {
+            self.end_turn(connection);
+            return Turn::Over;
+        }
+        Turn::Output
+    }
+
+    /// Calls the protocol's `writable` if it is still due, then reads, and returns the rest of the turn.
+    fn writable(&mut self, connection: &mut Connection) -> Turn {
+        if connection.link.phase == Phase::Open && connection.link.owes_writable() {
+            connection.link.wants_writable = false;
+            self.call(connection, |protocol, io| protocol.writable(io));
+        }
+        self.read_if_wanted(&mut connection.link)
+    }
+
+    /// Begins the turn of a connection from the ready list, and returns the rest.
+    pub(crate) fn go_on(&mut self, link: &mut Link) -> Turn {
+        link.listed = false;
+        link.is_heavy = false;
+        match link.phase {
+            Phase::Open if link.owes_writable() => Turn::Writable,
+            Phase::Open => self.read_if_wanted(link),
+            Phase::Finishing => Turn::Output,
+            Phase::Lingering { .. } => Turn::Linger,
+            Phase::Handshaking => Turn::Handshake,
+            Phase::Connecting | Phase::Closed(_) => Turn::Over,
+        }
+    }
+
+    fn read_if_wanted(&mut self, link: &mut Link) -> Turn {
+        if link.takes_input() && (link.wants_input || link.transport.is_readable() && !link.input_ended) {
+            self.begin_input(link)
+        } else {
+            Turn::Output
         }
     }
 
@@ -276,22 +338,10 @@ impl Core {
     /// Reads. If the read brought bytes or the end, the protocol is due.
     fn begin_input(&mut self, link: &mut Link) -> Turn {
         link.requests_left = link.traffic.requests_per_turn;
-        self.time.begin_turn();
         let owed = std::mem::take(&mut link.wants_input);
         let left_behind = owed && !link.input.is_empty();
         let news = !left_behind && link.transport.is_readable() && !link.input_ended && self.read(link);
         Turn::Input { is_due: news || owed }
-    }
-
-    fn end_input(&mut self, connection: &mut Connection, is_due: bool) {
-        connection.link.is_heavy = false;
-        if is_due && connection.link.takes_input() {
-            self.call(connection, |protocol, io| protocol.input(io));
-        } else {
-            // A neighbour has paused it since it read, or filled its queue.
-            connection.link.wants_input |= is_due;
-        }
-        self.end_turn(connection);
     }
 
     /// One read. `true`: the protocol is to be called.
@@ -396,7 +446,7 @@ impl Core {
                 }
             }
             // A protocol that has not been called with the end yet may have to pass it on.
-            if link.input_ended && !link.wants_input && !link.transport.has_pending() {
+            if link.input_ended && link.end_told && !link.transport.has_pending() {
                 link.close(Closed::Finished);
             }
         }

@@ -56,16 +56,18 @@ impl WorkTime {
         if self.requests < self.look_after {
             return false;
         }
-        let (requests, before_ns) = (self.requests, self.clock_ns);
         self.look();
-        self.look_after = look_after(self.clock_ns.saturating_sub(before_ns) / u64::from(requests));
         self.tick_is_over || self.clock_ns.saturating_sub(self.turn_ns) > TURN_NS_MAX
     }
 
     /// Reads the clock. Turns that serve no request call it too, since they take time as well.
     pub(crate) fn look(&mut self) {
-        self.clock_ns = kernel::now_ns();
-        self.tick_requests += u64::from(std::mem::take(&mut self.requests));
+        let before_ns = std::mem::replace(&mut self.clock_ns, kernel::now_ns());
+        let requests = u64::from(std::mem::take(&mut self.requests));
+        if let Some(each_ns) = self.clock_ns.saturating_sub(before_ns).checked_div(requests) {
+            self.look_after = look_after(each_ns);
+        }
+        self.tick_requests += requests;
         let dear_ns = DEAR_TICK_NS_MAX.max(DEAR_NS * self.tick_requests);
         self.tick_is_over |= self.clock_ns.saturating_sub(self.tick_ns) > TICK_NS_MAX.min(dear_ns);
     }
@@ -73,6 +75,12 @@ impl WorkTime {
     /// The clock at its last read.
     pub(crate) fn clock_ns(&self) -> u64 {
         self.clock_ns
+    }
+
+    /// Whether the last requests took so long that the clock is read after each.
+    #[inline]
+    pub(crate) fn requests_are_expensive(&self) -> bool {
+        self.look_after == 1
     }
 
     /// Whether the tick is over.

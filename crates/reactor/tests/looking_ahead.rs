@@ -1,5 +1,5 @@
-//! Connections whose bytes arrive together are read before the first of them is answered, so that their protocols can look ahead.
-//! The input of each, and the order of its calls, do not change.
+//! Connections whose bytes arrive together are read before the first of them is answered, so that their protocols can look ahead,
+//! and are answered before the first is written. The input of each, and the order of its calls, do not change.
 
 use std::io::{Read, Write};
 use std::sync::{Arc, Mutex};
@@ -107,4 +107,49 @@ fn a_panic_while_looking_ahead_closes_that_connection_alone() {
     let texts = vec![b"one".to_vec(), b"panic".to_vec(), b"three".to_vec()];
     let (_, answers) = calls_of(&texts, true);
     assert_eq!(answers, [b"one".to_vec(), Vec::new(), b"three".to_vec()]);
+}
+
+/// Answers one line in a turn, with a reply of so many bytes, and notes how many writes the loop had made by then.
+struct LineInTurn(usize, Arc<Mutex<Vec<u64>>>);
+
+impl Protocol for LineInTurn {
+    fn input(&mut self, io: &mut Io<'_>) {
+        let Some(end) = io.input().iter().position(|byte| *byte == b'\n') else { return };
+        self.1.lock().unwrap().push(io.lp().metrics().writes);
+        io.output().resize(self.0, b'.');
+        io.consume(end + 1);
+        let _ = io.spend(u32::MAX);
+    }
+}
+
+/// Sends two lines on each of three connections, together; returns the writes made before each answer.
+fn writes_before_answers(reply_bytes: usize) -> Vec<u64> {
+    const CONNECTIONS: usize = 3;
+    let writes = Arc::new(Mutex::new(Vec::new()));
+    let of_server = Arc::clone(&writes);
+    let making = Making::each(move |_, _| Box::new(LineInTurn(reply_bytes, Arc::clone(&of_server))));
+    let server = serve(loops(1), making);
+    let mut streams: Vec<_> = (0..CONNECTIONS).map(|_| server.connect()).collect();
+    eventually("all are accepted", || server.metrics().sum(|l| l.accepted) == CONNECTIONS as u64);
+    let release = hold(&server.running.loops()[0]);
+    for stream in &mut streams {
+        stream.write_all(b"one\ntwo\n").unwrap();
+    }
+    drop(release);
+    for stream in &mut streams {
+        stream.read_exact(&mut vec![0; 2 * reply_bytes]).unwrap();
+    }
+    server.stop();
+    writes.lock().unwrap().clone()
+}
+
+#[test]
+fn connections_that_are_read_together_or_listed_together_are_all_answered_before_the_first_is_written() {
+    // The first lines in the turns of their events, the second in turns of the ready list.
+    assert_eq!(writes_before_answers(100), [0, 0, 0, 3, 3, 3]);
+}
+
+#[test]
+fn a_long_reply_is_written_at_once() {
+    assert_eq!(writes_before_answers(20_000), [0, 1, 2, 3, 4, 5]);
 }
