@@ -15,7 +15,7 @@ use std::process::Command;
 const DOCUMENTS: u64 = 1_000_000;
 /// Coprime to the number of documents: `id * STEP` modulo it takes each value once.
 const STEP: u64 = 387_420_489;
-const CPU_MOST: f64 = 1.3;
+const CPU_MOST: f64 = 1.15;
 const SAMPLE: &[&str] = &["/items?number=17", "/items?number=444444", "/items?number=987654"];
 
 const CONFIG: &str = r#"
