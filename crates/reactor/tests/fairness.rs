@@ -1,8 +1,9 @@
 //! A connection that sends a lot does not delay the others of its loop.
 
 use std::io::Write;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use crate::harness::{Making, eventually, hold, loops, serve, with};
 use reactor::{Io, Protocol, ReactorSettings, Traffic};
@@ -116,5 +117,40 @@ fn a_loop_that_does_not_get_on_with_its_work_is_seen_to_wait_and_one_that_sleeps
     eventually("the other one sleeps", || !asleep.waits());
     drop(release);
     eventually("it sleeps again", || !held.waits());
+    server.stop();
+}
+
+/// Asks for a call of `writable`, which ends the tick and notes its connection.
+struct LongWritable(usize, Arc<Mutex<Vec<usize>>>);
+
+impl Protocol for LongWritable {
+    fn input(&mut self, io: &mut Io<'_>) {
+        io.consume(io.input().len());
+        io.notify_writable();
+    }
+    fn writable(&mut self, _: &mut Io<'_>) {
+        std::thread::sleep(Duration::from_millis(1));
+        self.1.lock().unwrap().push(self.0);
+    }
+}
+
+#[test]
+fn connections_of_a_list_keep_their_order_where_a_tick_ends_within_a_batch() {
+    const CONNECTIONS: usize = 20;
+    let (count, order) = (AtomicUsize::new(0), Arc::new(Mutex::new(Vec::new())));
+    let of_server = Arc::clone(&order);
+    let server = serve(
+        loops(1),
+        Making::each(move |_, _| Box::new(LongWritable(count.fetch_add(1, Ordering::Relaxed), Arc::clone(&of_server)))),
+    );
+    let mut streams: Vec<_> = (0..CONNECTIONS).map(|_| server.connect()).collect();
+    eventually("all are accepted", || server.metrics().sum(|l| l.accepted) == CONNECTIONS as u64);
+    let release = hold(&server.running.loops()[0]);
+    for stream in &mut streams {
+        stream.write_all(b"?").unwrap();
+    }
+    drop(release);
+    eventually("all had their turn", || order.lock().unwrap().len() == CONNECTIONS);
+    assert_eq!(*order.lock().unwrap(), (0..CONNECTIONS).collect::<Vec<_>>());
     server.stop();
 }

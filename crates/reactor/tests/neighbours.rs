@@ -279,6 +279,57 @@ fn a_connection_whose_both_sides_have_ended_is_not_closed_before_its_protocol_kn
     server.stop();
 }
 
+/// Asks for a call of `writable`; a `w` is left for a second turn, which finishes the connection before it. Counts calls of `writable`.
+struct Finisher {
+    before: Option<ConnectionId>,
+    has_waited: bool,
+    writable: Arc<AtomicUsize>,
+}
+
+impl Protocol for Finisher {
+    fn input(&mut self, io: &mut Io<'_>) {
+        if io.input() != b"w" {
+            io.consume(io.input().len());
+            return io.notify_writable();
+        }
+        if !std::mem::replace(&mut self.has_waited, true) {
+            let _ = io.spend(u32::MAX);
+            return;
+        }
+        io.consume(1);
+        if let Some(mut before) = self.before.and_then(|before| io.neighbour(before)) {
+            before.finish();
+        }
+    }
+    fn writable(&mut self, _: &mut Io<'_>) {
+        self.writable.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+#[test]
+fn a_connection_that_is_finished_by_one_of_its_batch_gets_no_further_call() {
+    let (before, writable) = (std::sync::Mutex::new(None), Arc::new(AtomicUsize::new(0)));
+    let of_server = Arc::clone(&writable);
+    let server = serve(
+        loops(1),
+        Making::each(move |id, _| {
+            let (before, writable) = (before.lock().unwrap().replace(id), Arc::clone(&of_server));
+            Box::new(Finisher { before, has_waited: false, writable })
+        }),
+    );
+    let mut pair = [(); 2].map(|()| server.connect());
+    eventually("both are accepted", || server.metrics().sum(|l| l.accepted) == 2);
+    let release = hold(&server.running.loops()[0]);
+    // Both are listed, in this order: the turn of the first is decided before the second finishes it.
+    pair[1].write_all(b"w").unwrap();
+    pair[0].write_all(b"?").unwrap();
+    drop(release);
+    assert_eq!(rest(&mut pair[0]), b"");
+    assert_eq!(writable.load(Ordering::Relaxed), 0);
+    drop(pair);
+    server.stop();
+}
+
 fn meddlers() -> Server {
     let before = std::sync::Mutex::new(None);
     let make = move |id, _: &_| Box::new(Meddler { before: before.lock().unwrap().replace(id) }) as Box<dyn Protocol>;
