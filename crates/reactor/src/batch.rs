@@ -86,11 +86,11 @@ impl EventLoop {
             }
             self.answer(member);
             if self.core.time.clock_ns() - unwritten_since_ns > UNWRITTEN_NS_MAX {
-                self.write(&mut members[written..=at]);
+                self.write(&members[written..=at]);
                 (written, unwritten_since_ns) = (at + 1, self.core.time.clock_ns());
             }
         }
-        self.write(&mut members[written..]);
+        self.write(&members[written..]);
         batch.len = 0;
     }
 
@@ -114,7 +114,7 @@ impl EventLoop {
     }
 
     /// Ends the turns of members that are answered, or need no answer.
-    fn write(&mut self, members: &mut [Option<Member>]) {
+    fn write(&mut self, members: &[Option<Member>]) {
         for Member { token, turn, peer, took_ns } in members.iter().flatten().copied() {
             let before_ns = self.core.time.clock_ns();
             // A connection that has nothing left to do is removed here, if it has ended.

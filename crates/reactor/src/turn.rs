@@ -28,8 +28,8 @@ use crate::wheel::TICK_NS;
 /// [`Traffic::linger_max`](crate::Traffic::linger_max).
 const IDLE_LINGER_MAX: Duration = Duration::from_millis(200);
 
-/// A reply with more bytes is written at once, and not with those of its batch: they would have to wait in memory, and would evict
-/// the batch's data from the caches, to save a part of the time that the write takes anyway.
+/// A reply of up to this many bytes is written together with the other replies of its batch. A longer reply is written as soon as it is
+/// made: waiting, it would take memory and evict the batch's data from the caches.
 const WRITTEN_LATER_BYTES_MAX: usize = 16 << 10;
 
 /// The rest of a connection's turn.
@@ -50,7 +50,7 @@ pub(crate) enum Turn {
 }
 
 impl Turn {
-    /// Whether the protocol is called, or hands are shaken, before the write.
+    /// Whether a call of the protocol, or a step of the handshake, comes before the write.
     pub(crate) fn has_answer(self) -> bool {
         matches!(self, Turn::Input { .. } | Turn::Writable | Turn::Handshake)
     }

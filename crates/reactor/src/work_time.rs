@@ -3,7 +3,8 @@
 //! A limit on the number of requests bounds a turn only if requests are cheap. Sixty requests of 20 ms each from thirty
 //! connections would delay all others for half a minute, and all requests of a connection that was reset meanwhile would still
 //! run. So time is limited too. The clock is read at every sixteenth request while requests are cheap, at every fourth usually,
-//! and at every request after expensive ones. A read takes as long as a 30th of the cheapest request.
+//! and at every request after expensive ones; in any case after each connection's answer (`batch`). A read takes as long as a 30th of the
+//! cheapest request.
 
 use crate::kernel;
 

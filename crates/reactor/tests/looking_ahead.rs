@@ -3,6 +3,7 @@
 
 use std::io::{Read, Write};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use crate::harness::{Making, eventually, hold, loops, serve};
 use reactor::{Io, Protocol};
@@ -109,13 +110,14 @@ fn a_panic_while_looking_ahead_closes_that_connection_alone() {
     assert_eq!(answers, [b"one".to_vec(), Vec::new(), b"three".to_vec()]);
 }
 
-/// Answers one line in a turn, with a reply of so many bytes, and notes how many writes the loop had made by then.
-struct LineInTurn(usize, Arc<Mutex<Vec<u64>>>);
+/// Answers one line in a turn, with a reply of this size and after this time, and notes how many writes the loop had made by then.
+struct LineInTurn(usize, Duration, Arc<Mutex<Vec<u64>>>);
 
 impl Protocol for LineInTurn {
     fn input(&mut self, io: &mut Io<'_>) {
         let Some(end) = io.input().iter().position(|byte| *byte == b'\n') else { return };
-        self.1.lock().unwrap().push(io.lp().metrics().writes);
+        self.2.lock().unwrap().push(io.lp().metrics().writes);
+        std::thread::sleep(self.1);
         io.output().resize(self.0, b'.');
         io.consume(end + 1);
         let _ = io.spend(u32::MAX);
@@ -123,11 +125,11 @@ impl Protocol for LineInTurn {
 }
 
 /// Sends two lines on each of three connections, together; returns the writes made before each answer.
-fn writes_before_answers(reply_bytes: usize) -> Vec<u64> {
+fn writes_before_answers(reply_bytes: usize, takes: Duration) -> Vec<u64> {
     const CONNECTIONS: usize = 3;
     let writes = Arc::new(Mutex::new(Vec::new()));
     let of_server = Arc::clone(&writes);
-    let making = Making::each(move |_, _| Box::new(LineInTurn(reply_bytes, Arc::clone(&of_server))));
+    let making = Making::each(move |_, _| Box::new(LineInTurn(reply_bytes, takes, Arc::clone(&of_server))));
     let server = serve(loops(1), making);
     let mut streams: Vec<_> = (0..CONNECTIONS).map(|_| server.connect()).collect();
     eventually("all are accepted", || server.metrics().sum(|l| l.accepted) == CONNECTIONS as u64);
@@ -146,10 +148,15 @@ fn writes_before_answers(reply_bytes: usize) -> Vec<u64> {
 #[test]
 fn connections_that_are_read_together_or_listed_together_are_all_answered_before_the_first_is_written() {
     // The first lines in the turns of their events, the second in turns of the ready list.
-    assert_eq!(writes_before_answers(100), [0, 0, 0, 3, 3, 3]);
+    assert_eq!(writes_before_answers(100, Duration::ZERO), [0, 0, 0, 3, 3, 3]);
 }
 
 #[test]
 fn a_long_reply_is_written_at_once() {
-    assert_eq!(writes_before_answers(20_000), [0, 1, 2, 3, 4, 5]);
+    assert_eq!(writes_before_answers(20_000, Duration::ZERO), [0, 1, 2, 3, 4, 5]);
+}
+
+#[test]
+fn a_reply_does_not_wait_for_the_next_if_it_took_long() {
+    assert_eq!(writes_before_answers(100, Duration::from_micros(230)), [0, 1, 2, 3, 4, 5]);
 }
