@@ -1,11 +1,11 @@
 //! A connection that sends a lot does not delay the others of its loop.
 
 use std::io::Write;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use crate::harness::{Making, eventually, hold, loops, serve, with};
+use crate::harness::{Making, connect_from, eventually, hold, loops, serve, with};
 use reactor::{Io, Protocol, ReactorSettings, Traffic};
 
 /// Counts its lines, and records how many lines the greedy connection had sent when a line of the modest one arrived.
@@ -152,5 +152,63 @@ fn connections_of_a_list_keep_their_order_where_a_tick_ends_within_a_batch() {
     drop(release);
     eventually("all had their turn", || order.lock().unwrap().len() == CONNECTIONS);
     assert_eq!(*order.lock().unwrap(), (0..CONNECTIONS).collect::<Vec<_>>());
+    server.stop();
+}
+
+/// Works for a long time on a line `l` and a short one on a line `s`, one line in a turn. Adds up the times of each kind until the last
+/// short line.
+#[derive(Clone, Default)]
+struct Working {
+    long_ns: Arc<AtomicU64>,
+    short_ns: Arc<AtomicU64>,
+    short_lines: Arc<AtomicUsize>,
+}
+
+impl Working {
+    const ADDRESSES: [([u8; 4], &[u8]); 2] = [([127, 0, 0, 2], b"l\n"), ([127, 0, 0, 3], b"s\n")];
+    const CONNECTIONS: usize = 16;
+    const LINES: usize = 400;
+    /// The loop counts no turn as longer: its thread had no processor.
+    const COUNTED_MAX: Duration = Duration::from_millis(2);
+}
+
+impl Protocol for Working {
+    fn input(&mut self, io: &mut Io<'_>) {
+        let Some(kind) = io.input().first().copied() else { return };
+        io.consume(2);
+        let (begun, is_short) = (Instant::now(), kind == b's');
+        let takes = Duration::from_micros(if is_short { 15 } else { 150 });
+        while begun.elapsed() < takes {}
+        let took = begun.elapsed().min(Self::COUNTED_MAX).as_nanos() as u64;
+        if is_short {
+            self.short_ns.fetch_add(took, Ordering::SeqCst);
+            self.short_lines.fetch_add(1, Ordering::SeqCst);
+        } else if self.short_lines.load(Ordering::SeqCst) < Self::CONNECTIONS * Self::LINES {
+            self.long_ns.fetch_add(took, Ordering::SeqCst);
+        }
+        let _ = io.spend(u32::MAX);
+    }
+}
+
+#[test]
+fn addresses_that_want_more_than_a_loop_can_give_have_equal_times_of_it() {
+    let work = Working::default();
+    let of_server = work.clone();
+    let server = serve(loops(1), Making::each(move |_, _| Box::new(of_server.clone())));
+    let mut streams: Vec<_> = (0..Working::CONNECTIONS)
+        .flat_map(|_| Working::ADDRESSES)
+        .map(|(from, line)| (connect_from(server.address, from), line))
+        .collect();
+    eventually("all are accepted", || server.metrics().sum(|l| l.accepted) == streams.len() as u64);
+    let release = hold(&server.running.loops()[0]);
+    for (stream, line) in &mut streams {
+        stream.write_all(&line.repeat(Working::LINES)).unwrap();
+    }
+    drop(release);
+    let short_lines = Working::CONNECTIONS * Working::LINES;
+    eventually("all short lines are done", || work.short_lines.load(Ordering::SeqCst) == short_lines);
+    let (long_ns, short_ns) = (work.long_ns.load(Ordering::SeqCst), work.short_ns.load(Ordering::SeqCst));
+    assert!(long_ns < short_ns * 2 && short_ns < long_ns * 2, "long lines had {long_ns} ns, short lines {short_ns} ns");
+    drop(streams);
     server.stop();
 }

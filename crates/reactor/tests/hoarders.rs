@@ -4,7 +4,7 @@ use std::io::Write;
 use std::net::{SocketAddr, TcpStream};
 use std::sync::{Arc, Mutex};
 
-use crate::harness::{Making, eventually, loops, serve};
+use crate::harness::{Making, connect_from, eventually, loops, serve};
 use reactor::{Closed, Io, Protocol, ReactorSettings};
 
 /// Keeps its input, except that the connection named 1 consumes one byte in each turn; reports its first byte when it is closed.
@@ -32,10 +32,7 @@ impl Protocol for Keeping {
 
 /// Connects from a loopback address, and sends that many bytes of its name.
 fn keep(to: SocketAddr, from: [u8; 4], name: u8, bytes: usize) -> TcpStream {
-    let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
-    socket.bind(&SocketAddr::from((from, 0)).into()).unwrap();
-    socket.connect(&to.into()).unwrap();
-    let mut stream = TcpStream::from(socket);
+    let mut stream = connect_from(to, from);
     stream.write_all(&vec![name; bytes]).unwrap();
     stream
 }

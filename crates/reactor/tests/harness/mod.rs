@@ -156,7 +156,18 @@ impl Server {
 }
 
 pub(crate) fn connect(address: SocketAddr) -> TcpStream {
-    let stream = TcpStream::connect(address).unwrap();
+    patient(TcpStream::connect(address).unwrap())
+}
+
+/// The same from a loopback address of the client's own.
+pub(crate) fn connect_from(to: SocketAddr, from: [u8; 4]) -> TcpStream {
+    let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
+    socket.bind(&SocketAddr::from((from, 0)).into()).unwrap();
+    socket.connect(&to.into()).unwrap();
+    patient(TcpStream::from(socket))
+}
+
+fn patient(stream: TcpStream) -> TcpStream {
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
     stream.set_write_timeout(Some(PATIENCE)).unwrap();
     stream.set_nodelay(true).unwrap();
