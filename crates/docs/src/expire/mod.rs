@@ -35,8 +35,7 @@ use crate::encoding::row::plain;
 use crate::encoding::{Plain, Row, Scalar};
 use crate::engine::STAMP_BYTES;
 use crate::error::WriteError;
-use crate::sql::Value;
-use crate::sql::dates::{self, DateFunction};
+use crate::sql::dates;
 
 /// Longest duration, in seconds: a thousand years.
 pub const AFTER_SECONDS_MAX: i64 = 31_557_600_000;
@@ -177,13 +176,9 @@ fn is_time(text: &str) -> bool {
 
 /// A time as such a text, clamped to the years 0 to 9999.
 fn written(ms: i64) -> String {
-    const FORM: &str = "%Y-%m-%dT%H:%M:%fZ";
     const FIRST_MS: i64 = -62_167_219_200_000;
     const LAST_MS: i64 = 253_402_300_799_999;
-    let (arguments, texts) = ([Value::text(FORM), Value::text("now")], [FORM.as_bytes(), b"now"]);
-    let mut out = String::new();
-    dates::call(DateFunction::Strftime, &arguments, &texts, ms.clamp(FIRST_MS, LAST_MS), &mut out);
-    out
+    dates::rfc3339(ms.clamp(FIRST_MS, LAST_MS))
 }
 
 #[cfg(test)]

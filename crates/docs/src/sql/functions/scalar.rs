@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 
 use memchr::memmem;
 
-use super::dates::{self, DateFunction, DateResult};
+use super::dates::{self, DateFunction};
 use super::json_edits::Edit;
 use super::mathematics::{self, Mathematics};
 use super::{format, pattern};
@@ -441,13 +441,5 @@ fn date<'a>(
         }
     }
     workspace.meter.tick(DATE_UNITS)?;
-    let mut out = workspace.text();
-    let result = dates::call(function, arguments, &texts, now_ms, &mut out);
-    out.check()?;
-    Ok(match result {
-        DateResult::Null => Value::Null,
-        DateResult::Integer(integer) => Value::Integer(integer),
-        DateResult::Real(real) => Value::Real(real),
-        DateResult::Text => out.value(),
-    })
+    dates::call(function, arguments, &texts, now_ms, workspace)
 }

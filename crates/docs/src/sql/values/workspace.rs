@@ -206,8 +206,10 @@ impl<'a> TextBuilder<'a> {
         Ok(())
     }
 
-    /// Returns the error if a [`fmt::Write`] failed.
-    pub(crate) fn check(&self) -> Result<(), Fault> {
+    /// Appends formatted text.
+    pub(crate) fn format(&mut self, text: fmt::Arguments<'_>) -> Result<(), Fault> {
+        // The formatting of numbers and texts itself does not fail.
+        let _ = fmt::Write::write_fmt(self, text);
         self.fault.map_or(Ok(()), Err)
     }
 

@@ -12,9 +12,8 @@ mod modifiers;
 mod read;
 mod write;
 
-use std::fmt::Write;
-
-use crate::sql::values::Value;
+use crate::sql::limits::Fault;
+use crate::sql::values::{Value, Workspace};
 
 const DAY_MS: i64 = 86_400_000;
 const HALF_DAY_MS: i64 = DAY_MS / 2;
@@ -36,40 +35,44 @@ pub(crate) enum DateFunction {
     Strftime,
 }
 
-/// A date function's result; a text is in the caller's buffer.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum DateResult {
-    Null,
-    Integer(i64),
-    Real(f64),
-    Text,
-}
-
-/// Calls a date function. `now_ms` is Unix time. Text results are written to `out`; if a write fails, the result is NULL.
-pub(crate) fn call<W: Write>(
+/// Calls a date function. `now_ms` is Unix time; `texts` are the arguments as texts.
+pub(crate) fn call<'a>(
     function: DateFunction,
     arguments: &[Value<'_>],
     texts: &[&[u8]],
     now_ms: i64,
-    out: &mut W,
-) -> DateResult {
+    workspace: Workspace<'a>,
+) -> Result<Value<'a>, Fault> {
     let skip = usize::from(function == DateFunction::Strftime);
     let Some(mut moment) = arguments.get(skip..).and_then(|arguments| evaluate(arguments, &texts[skip..], now_ms))
     else {
-        return DateResult::Null;
+        return Ok(Value::Null);
     };
-    let written = match function {
-        DateFunction::JulianDay => return DateResult::Real(moment.ms as f64 / DAY_MS as f64),
-        DateFunction::UnixEpoch if moment.subsecond => return DateResult::Real((moment.ms - UNIX_MS) as f64 / 1000.0),
-        DateFunction::UnixEpoch => return DateResult::Integer(moment.ms / 1000 - UNIX_MS / 1000),
-        DateFunction::Date => moment.write_date(out),
-        DateFunction::Time => moment.write_time(out),
+    let mut out = workspace.text();
+    match function {
+        DateFunction::JulianDay => return Ok(Value::Real(moment.ms as f64 / DAY_MS as f64)),
+        DateFunction::UnixEpoch if moment.subsecond => return Ok(Value::Real((moment.ms - UNIX_MS) as f64 / 1000.0)),
+        DateFunction::UnixEpoch => return Ok(Value::Integer(moment.ms / 1000 - UNIX_MS / 1000)),
+        DateFunction::Date => moment.write_date(&mut out)?,
+        DateFunction::Time => moment.write_time(&mut out)?,
         DateFunction::DateTime => {
-            moment.write_date(out).and_then(|()| out.write_char(' ').ok()).and_then(|()| moment.write_time(out))
+            moment.write_date(&mut out)?;
+            out.push(b' ')?;
+            moment.write_time(&mut out)?;
         }
-        DateFunction::Strftime => moment.write_format(texts[0], out),
-    };
-    if written.is_some() { DateResult::Text } else { DateResult::Null }
+        DateFunction::Strftime if moment.write_format(texts[0], &mut out)? => {}
+        DateFunction::Strftime => return Ok(Value::Null),
+    }
+    Ok(out.value())
+}
+
+/// A moment as RFC 3339 writes it, with milliseconds, in UTC. `unix_ms` is in the years 0 to 9999.
+pub(crate) fn rfc3339(unix_ms: i64) -> String {
+    let mut moment = Moment::default();
+    moment.set_unix_ms(unix_ms);
+    moment.fill_civil();
+    let Moment { year, month, day, hour, minute, second, .. } = moment;
+    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:06.3}Z")
 }
 
 /// Whether a modifier needs a time zone database, which this version lacks.
@@ -262,27 +265,30 @@ impl Moment {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sql::limits::Meter;
+    use crate::sql::values::OwnedValue;
 
     #[track_caller]
-    fn check(function: DateFunction, arguments: &[&str], now_ms: i64, expected: DateResult) {
+    fn check(function: DateFunction, arguments: &[&str], now_ms: i64, expected: OwnedValue) {
         let values: Vec<Value<'_>> = arguments.iter().map(|text| Value::text(text)).collect();
         let texts: Vec<&[u8]> = arguments.iter().map(|text| text.as_bytes()).collect();
-        let mut out = String::new();
-        assert_eq!(call(function, &values, &texts, now_ms, &mut out), expected, "{arguments:?} at {now_ms}");
+        let (arena, meter) = (bumpalo::Bump::new(), Meter::unbounded());
+        let result = call(function, &values, &texts, now_ms, Workspace::new(&arena, &meter));
+        assert_eq!(OwnedValue::new(&result.expect("in bounds")), expected, "{arguments:?} at {now_ms}");
     }
 
     #[test]
     fn a_clock_outside_all_years_gives_null_and_no_overflow() {
         let modifiers = ["+1 day", "-9223372036854775 seconds", "start of month", "weekday 0", "+0001-00-01", "12:00"];
         for now_ms in [i64::MIN, i64::MIN + 1, -UNIX_MS - 1, LAST_MS - UNIX_MS + 1, i64::MAX - 1, i64::MAX] {
-            check(DateFunction::Date, &[], now_ms, DateResult::Null);
-            check(DateFunction::UnixEpoch, &["now"], now_ms, DateResult::Null);
-            check(DateFunction::JulianDay, &["subsec"], now_ms, DateResult::Null);
+            check(DateFunction::Date, &[], now_ms, OwnedValue::Null);
+            check(DateFunction::UnixEpoch, &["now"], now_ms, OwnedValue::Null);
+            check(DateFunction::JulianDay, &["subsec"], now_ms, OwnedValue::Null);
             for modifier in modifiers {
-                check(DateFunction::Strftime, &["%s", "now", modifier], now_ms, DateResult::Null);
+                check(DateFunction::Strftime, &["%s", "now", modifier], now_ms, OwnedValue::Null);
             }
         }
-        check(DateFunction::UnixEpoch, &["now"], -UNIX_MS, DateResult::Integer(-UNIX_MS / 1000));
-        check(DateFunction::UnixEpoch, &["now"], LAST_MS - UNIX_MS, DateResult::Integer((LAST_MS - UNIX_MS) / 1000));
+        check(DateFunction::UnixEpoch, &["now"], -UNIX_MS, OwnedValue::Integer(-UNIX_MS / 1000));
+        check(DateFunction::UnixEpoch, &["now"], LAST_MS - UNIX_MS, OwnedValue::Integer((LAST_MS - UNIX_MS) / 1000));
     }
 }

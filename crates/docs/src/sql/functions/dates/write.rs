@@ -1,34 +1,34 @@
 //! Moments as text: date, time, and the conversions of strftime.
 
-use std::fmt::Write;
-
 use super::{DAY_MS, HALF_DAY_MS, Moment, UNIX_MS};
 use crate::sql::functions::format;
-use crate::sql::limits::Meter;
+use crate::sql::limits::{Fault, Meter};
+use crate::sql::values::workspace::TextBuilder;
 use crate::sql::values::{Workspace, number};
 
 impl Moment {
-    pub(super) fn write_date<W: Write>(&mut self, out: &mut W) -> Option<()> {
+    pub(super) fn write_date(&mut self, out: &mut TextBuilder<'_>) -> Result<(), Fault> {
         self.fill_date();
-        let sign = if self.year < 0 { "-" } else { "" };
-        out.write_str(sign).ok()?;
+        if self.year < 0 {
+            out.push(b'-')?;
+        }
         padded(self.year.abs(), 4, out)?;
         for part in [self.month, self.day] {
-            out.write_char('-').ok()?;
+            out.push(b'-')?;
             padded(part, 2, out)?;
         }
-        Some(())
+        Ok(())
     }
 
-    pub(super) fn write_time<W: Write>(&mut self, out: &mut W) -> Option<()> {
+    pub(super) fn write_time(&mut self, out: &mut TextBuilder<'_>) -> Result<(), Fault> {
         self.fill_time();
         padded(self.hour, 2, out)?;
-        out.write_char(':').ok()?;
+        out.push(b':')?;
         padded(self.minute, 2, out)?;
-        out.write_char(':').ok()?;
+        out.push(b':')?;
         if self.subsecond {
             let ms = (self.second * 1000.0 + 0.5) as i32;
-            write!(out, "{:02}.{:03}", ms / 1000, ms % 1000).ok()
+            out.format(format_args!("{:02}.{:03}", ms / 1000, ms % 1000))
         } else {
             padded(self.second as i32, 2, out)
         }
@@ -56,82 +56,85 @@ impl Moment {
         thursday
     }
 
-    pub(super) fn write_format<W: Write>(&mut self, format: &[u8], out: &mut W) -> Option<()> {
+    /// Returns false if the format has a conversion that does not exist.
+    pub(super) fn write_format(&mut self, format: &[u8], out: &mut TextBuilder<'_>) -> Result<bool, Fault> {
         self.fill_ms();
         self.fill_civil();
-        let format = std::str::from_utf8(format).ok()?;
-        let mut characters = format.chars();
-        while let Some(character) = characters.next() {
-            if character == '%' {
-                self.write_field(characters.next()?, out)?;
-            } else {
-                out.write_char(character).ok()?;
+        let mut rest = format;
+        while let Some(place) = rest.iter().position(|byte| *byte == b'%') {
+            out.extend(&rest[..place])?;
+            let Some((conversion, behind)) = rest[place + 1..].split_first() else { return Ok(false) };
+            if !self.write_field(*conversion, out)? {
+                return Ok(false);
             }
+            rest = behind;
         }
-        Some(())
+        out.extend(rest)?;
+        Ok(true)
     }
 
-    pub(super) fn write_field<W: Write>(&self, field: char, out: &mut W) -> Option<()> {
+    /// Returns false if the conversion does not exist.
+    fn write_field(&self, conversion: u8, out: &mut TextBuilder<'_>) -> Result<bool, Fault> {
         let half_day = match self.hour % 12 {
             0 => 12,
             hour => hour,
         };
         let second = self.second as i32;
-        let written = match field {
-            'd' => return padded(self.day, 2, out),
-            'e' => write!(out, "{:2}", self.day),
-            'f' => {
+        match conversion {
+            b'd' => padded(self.day, 2, out)?,
+            b'e' => out.format(format_args!("{:2}", self.day))?,
+            b'f' => {
                 // Rounded in decimal digits, as in all output of SQLite.
                 let ms = (number::round(self.second.min(59.999), 3) * 1000.0).round() as i64;
-                write!(out, "{:02}.{:03}", ms / 1000, ms % 1000)
+                out.format(format_args!("{:02}.{:03}", ms / 1000, ms % 1000))?;
             }
-            'F' => write!(out, "{:04}-{:02}-{:02}", self.year, self.month, self.day),
-            'G' => write!(out, "{:04}", self.thursday().year),
-            'g' => write!(out, "{:02}", self.thursday().year % 100),
-            'H' => return padded(self.hour, 2, out),
-            'k' => write!(out, "{:2}", self.hour),
-            'I' => write!(out, "{half_day:02}"),
-            'l' => write!(out, "{half_day:2}"),
-            'j' => write!(out, "{:03}", self.year_day() + 1),
-            'J' => {
+            b'F' => out.format(format_args!("{:04}-{:02}-{:02}", self.year, self.month, self.day))?,
+            b'G' => out.format(format_args!("{:04}", self.thursday().year))?,
+            b'g' => out.format(format_args!("{:02}", self.thursday().year % 100))?,
+            b'H' => padded(self.hour, 2, out)?,
+            b'k' => out.format(format_args!("{:2}", self.hour))?,
+            b'I' => out.format(format_args!("{half_day:02}"))?,
+            b'l' => out.format(format_args!("{half_day:2}"))?,
+            b'j' => out.format(format_args!("{:03}", self.year_day() + 1))?,
+            b'J' => {
                 let (arena, meter) = (bumpalo::Bump::new(), Meter::unbounded());
                 let day = self.ms as f64 / DAY_MS as f64;
-                let text = format::general(day, 16, Workspace::new(&arena, &meter)).ok()?;
-                out.write_str(std::str::from_utf8(text).ok()?)
+                let text = format::general(day, 16, Workspace::new(&arena, &meter))?;
+                out.extend(text)?;
             }
-            'm' => return padded(self.month, 2, out),
-            'M' => return padded(self.minute, 2, out),
-            'p' => write!(out, "{}", if self.hour >= 12 { "PM" } else { "AM" }),
-            'P' => write!(out, "{}", if self.hour >= 12 { "pm" } else { "am" }),
-            'R' => write!(out, "{:02}:{:02}", self.hour, self.minute),
-            's' if self.subsecond => write!(out, "{:.3}", (self.ms - UNIX_MS) as f64 / 1000.0),
-            's' => write!(out, "{}", self.ms / 1000 - UNIX_MS / 1000),
-            'S' => return padded(second, 2, out),
-            'T' => write!(out, "{:02}:{:02}:{second:02}", self.hour, self.minute),
-            'u' if self.days_after_sunday() == 0 => write!(out, "7"),
-            'u' | 'w' => write!(out, "{}", self.days_after_sunday()),
-            'U' => write!(out, "{:02}", (self.year_day() - self.days_after_sunday() + 7) / 7),
-            'V' => write!(out, "{:02}", self.thursday().year_day() / 7 + 1),
-            'W' => write!(out, "{:02}", (self.year_day() - self.days_after_monday() + 7) / 7),
-            'Y' => return padded(self.year, 4, out),
-            '%' => write!(out, "%"),
-            _ => return None,
-        };
-        written.ok()
+            b'm' => padded(self.month, 2, out)?,
+            b'M' => padded(self.minute, 2, out)?,
+            b'p' => out.extend(if self.hour >= 12 { b"PM" } else { b"AM" })?,
+            b'P' => out.extend(if self.hour >= 12 { b"pm" } else { b"am" })?,
+            b'R' => out.format(format_args!("{:02}:{:02}", self.hour, self.minute))?,
+            b's' if self.subsecond => out.format(format_args!("{:.3}", (self.ms - UNIX_MS) as f64 / 1000.0))?,
+            b's' => out.format(format_args!("{}", self.ms / 1000 - UNIX_MS / 1000))?,
+            b'S' => padded(second, 2, out)?,
+            b'T' => out.format(format_args!("{:02}:{:02}:{second:02}", self.hour, self.minute))?,
+            b'u' if self.days_after_sunday() == 0 => out.push(b'7')?,
+            b'u' | b'w' => out.format(format_args!("{}", self.days_after_sunday()))?,
+            b'U' => out.format(format_args!("{:02}", (self.year_day() - self.days_after_sunday() + 7) / 7))?,
+            b'V' => out.format(format_args!("{:02}", self.thursday().year_day() / 7 + 1))?,
+            b'W' => out.format(format_args!("{:02}", (self.year_day() - self.days_after_monday() + 7) / 7))?,
+            b'Y' => padded(self.year, 4, out)?,
+            b'%' => out.push(b'%')?,
+            _ => return Ok(false),
+        }
+        Ok(true)
     }
 }
 
 /// A number with leading zeros, as `{:0width$}` formats it. Usual numbers avoid the formatting machinery, which would take half
 /// of a date's time.
-fn padded<W: Write>(number: i32, width: usize, out: &mut W) -> Option<()> {
+fn padded(number: i32, width: usize, out: &mut TextBuilder<'_>) -> Result<(), Fault> {
     const WIDTH_MAX: usize = 4;
     let (mut digits, mut rest) = ([b'0'; WIDTH_MAX], number);
     if number < 0 || width > WIDTH_MAX || number >= 10i32.pow(width as u32) {
-        return write!(out, "{number:0width$}").ok();
+        return out.format(format_args!("{number:0width$}"));
     }
     for digit in digits[..width].iter_mut().rev() {
         *digit += (rest % 10) as u8;
         rest /= 10;
     }
-    out.write_str(std::str::from_utf8(&digits[..width]).ok()?).ok()
+    out.extend(&digits[..width])
 }
