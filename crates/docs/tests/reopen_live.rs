@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::time::Duration;
 
 use docs::config::Config;
 use docs::key::KeyType;
@@ -419,4 +420,22 @@ fn a_rule_that_came_into_force_is_known_to_queries_after_a_reopening() {
     assert!(!database.gains_by_reopening());
     // The clock shows 1970 for this query.
     assert_eq!(rows(&database, "SELECT COUNT(*) AS n FROM items"), Some(vec![serde_json::json!({ "n": 99 })]));
+}
+
+#[test]
+fn of_two_changes_at_the_same_time_the_second_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let database = open(folder.path(), ITEMS);
+    std::thread::scope(|scope| {
+        let mut second = None;
+        let first = database.reopen(&config(&format!("{ITEMS}{OTHERS}")), |_| {
+            second = Some(scope.spawn(|| reopen(&database, ITEMS).map(drop)));
+            // Time for the second to begin: it waits until the first has ended.
+            std::thread::sleep(Duration::from_millis(100));
+            Ok::<(), DatabaseOpenError>(())
+        });
+        assert!(first.is_ok());
+        let refused = second.unwrap().join().unwrap().unwrap_err().to_string();
+        assert!(refused.contains("another configuration has taken over already"), "{refused}");
+    });
 }

@@ -38,7 +38,7 @@ pub(crate) enum WriteKind {
 pub(crate) enum Shut {
     /// Closed for some time; try again.
     Closed,
-    /// Closed for ever, because another database has taken over.
+    /// Closed for ever: another database has taken over, or the catalog could not be restored after a refused change.
     Gone,
 }
 

@@ -85,8 +85,9 @@ impl DocumentDatabase {
         config: &Config,
         publish: impl FnOnce(&DocumentDatabase) -> Result<(), E>,
     ) -> Result<(DocumentDatabase, Duration), E> {
-        self.check_reopen(config)?;
+        // Another thread may be reopening: only what is checked after its end is known to hold.
         let _closer = self.inner.gate.closer();
+        self.check_reopen(config)?;
         let is_busy = || DatabaseOpenError::Mismatch("statements that write are running: try again".to_string());
         if !self.inner.gate.close_to_long() {
             return Err(is_busy().into());
@@ -107,7 +108,8 @@ impl DocumentDatabase {
         };
         // Before any write to the new database.
         self.inner.is_superseded.store(true, Ordering::SeqCst);
-        let _ = self.inner.successor.set(database.clone());
+        let is_first = self.inner.successor.set(database.clone()).is_ok();
+        debug_assert!(is_first, "checked with the closer held");
         self.inner.gate.end();
         let waited = began.elapsed();
         database.begin_builds();
@@ -222,7 +224,7 @@ impl DocumentDatabase {
         }
     }
 
-    /// Counts a write as in progress; `None`: another database has taken over.
+    /// Counts a write as in progress; `None`: this database takes no more writes, mostly because another one has taken over.
     #[inline]
     pub(crate) fn pass(&self, kind: WriteKind) -> Option<Passing> {
         self.inner.gate.enter(kind).then(|| Passing { database: self.clone(), kind })
@@ -234,10 +236,18 @@ impl DocumentDatabase {
         self.inner.gate.try_enter(kind).map(|()| Passing { database: self.clone(), kind })
     }
 
+    /// The database that has taken over. After a failed change whose catalog rows could not be restored there is none.
+    fn successor(&self) -> Result<&DocumentDatabase, WriteError> {
+        self.inner.successor.get().ok_or_else(|| WriteError::Unavailable {
+            why: "a refused change of the configuration could not be undone: change it again, or restart the server"
+                .to_owned(),
+        })
+    }
+
     /// Translates a write for the database that has taken over.
     #[cold]
-    pub(crate) fn succeeded(&self, write: &Write) -> Result<(DocumentDatabase, Write), WriteError> {
-        let successor = self.inner.successor.get().ok_or(WriteError::Busy)?;
+    pub(crate) fn for_successor(&self, write: &Write) -> Result<(DocumentDatabase, Write), WriteError> {
+        let successor = self.successor()?;
         let name = &self.collection_at(write.collection).info.name;
         let collection = successor.collection(name).ok_or(WriteError::NotFound)?;
         Ok((successor.clone(), Write { collection, ..write.clone() }))
@@ -245,9 +255,9 @@ impl DocumentDatabase {
 
     /// The same for a required document.
     #[cold]
-    pub(crate) fn required_there(&self, required: Option<Required>) -> Result<Option<Required>, WriteError> {
+    pub(crate) fn required_for_successor(&self, required: Option<Required>) -> Result<Option<Required>, WriteError> {
         let Some(required) = required else { return Ok(None) };
-        let successor = self.inner.successor.get().ok_or(WriteError::Busy)?;
+        let successor = self.successor()?;
         let name = &self.collection_at(required.collection).info.name;
         let collection = successor.collection(name).ok_or(WriteError::NotFound)?;
         Ok(Some(Required { collection, ..required }))

@@ -109,8 +109,20 @@ impl DocumentDatabase {
             return Ok(());
         }
         let Some(_passing) = self.pass(WriteKind::Long) else { return Ok(()) };
+        self.remove_passed(collection, due, keys, swept)
+    }
+
+    /// The same inside the gate.
+    fn remove_passed(
+        &self,
+        collection: &Collection,
+        due: &Due,
+        keys: &[Vec<u8>],
+        swept: &mut Swept,
+    ) -> Result<(), WriteError> {
         let mut stays: Vec<bool> = vec![false; keys.len()];
-        loop {
+        // Each document that stays costs a transaction of all. If there are several, each document has a transaction of its own.
+        for _ in 0..2 {
             let going = keys.iter().enumerate().filter(|(number, _)| !stays[*number]);
             match self.remove_together(collection, due, &going.collect::<Vec<_>>()) {
                 Ok(removed) => {
@@ -121,6 +133,9 @@ impl DocumentDatabase {
                 Err(Stopped::Document(number, error)) => {
                     stays[number] = true;
                     swept.note(collection, &keys[number], &error);
+                    if keys.len() == 1 {
+                        return Ok(());
+                    }
                 }
                 Err(Stopped::Together(error)) if keys.len() == 1 => {
                     swept.note(collection, &keys[0], &error);
@@ -131,7 +146,7 @@ impl DocumentDatabase {
             }
         }
         let going = keys.iter().zip(&stays).filter(|(_, stays)| !**stays);
-        going.into_iter().try_for_each(|(key, _)| self.remove(collection, due, std::slice::from_ref(key), swept))
+        going.into_iter().try_for_each(|(key, _)| self.remove_passed(collection, due, std::slice::from_ref(key), swept))
     }
 
     /// Removes documents in one transaction, except those that are no longer expired; returns their number.

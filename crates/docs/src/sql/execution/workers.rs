@@ -1,7 +1,7 @@
 //! A pool of permits for helper threads of scans, with one limit for all queries.
 //!
 //! A query that scans much takes all helpers that are free, perhaps none, and always works on its own thread too. So ten
-//! concurrent scans use no more threads than one, and none of them waits for another.
+//! concurrent scans use no more helper threads than one, and none of them waits for another.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -30,15 +30,21 @@ impl Taken<'_> {
         self.count.load(Ordering::Relaxed)
     }
 
-    /// Starts up to `threads_max` threads; each returns its permit when it ends.
+    fn give_back(&self, permits: usize) {
+        self.count.fetch_sub(permits, Ordering::AcqRel);
+        self.workers.free.fetch_add(permits, Ordering::AcqRel);
+    }
+
+    /// Starts up to `threads_max` threads; each returns its permit when it ends. Permits without a thread are returned at once.
     pub(super) fn spawn<'s>(
         &'s self,
         scope: &'s Scope<'s, '_>,
         threads_max: usize,
         work: impl Fn() + Send + Copy + 's,
     ) {
-        for number in 0..self.count().min(threads_max) {
-            let spawned = Builder::new().name(format!("scan-{number}")).spawn_scoped(scope, move || {
+        let (count, mut started) = (self.count(), 0);
+        while started < count.min(threads_max) {
+            let spawned = Builder::new().name(format!("scan-{started}")).spawn_scoped(scope, move || {
                 let _helper = Helper(self);
                 if let Some(on_start) = &self.workers.on_start {
                     on_start();
@@ -48,7 +54,9 @@ impl Taken<'_> {
             if spawned.is_err() {
                 break; // The scan is slower with fewer threads.
             }
+            started += 1;
         }
+        self.give_back(count - started);
     }
 }
 
@@ -57,8 +65,7 @@ struct Helper<'t, 'w>(&'t Taken<'w>);
 
 impl Drop for Helper<'_, '_> {
     fn drop(&mut self) {
-        self.0.count.fetch_sub(1, Ordering::AcqRel);
-        self.0.workers.free.fetch_add(1, Ordering::AcqRel);
+        self.0.give_back(1);
     }
 }
 
@@ -78,7 +85,7 @@ impl Workers {
         Workers { entries_min, ..self }
     }
 
-    /// Helper threads that run now.
+    /// Helper threads that run now or are about to start.
     pub fn busy(&self) -> usize {
         self.threads_max.saturating_sub(self.free.load(Ordering::Relaxed))
     }
@@ -99,7 +106,7 @@ impl Workers {
 
 impl Drop for Taken<'_> {
     fn drop(&mut self) {
-        self.workers.free.fetch_add(self.count(), Ordering::AcqRel);
+        self.give_back(self.count());
     }
 }
 
@@ -111,3 +118,22 @@ impl std::fmt::Debug for Workers {
 
 /// The handle of the workers that an execution gets.
 pub(super) type Helpers = Option<Arc<Workers>>;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Barrier;
+
+    #[test]
+    fn permits_without_a_thread_are_free_at_once_and_the_others_when_their_thread_ends() {
+        let (workers, barrier) = (Workers::new(4), &Barrier::new(2));
+        let taken = workers.take();
+        let busy = std::thread::scope(|scope| {
+            taken.spawn(scope, 1, move || drop(barrier.wait()));
+            let busy = workers.busy();
+            barrier.wait();
+            busy
+        });
+        assert_eq!((busy, workers.busy(), taken.count()), (1, 0, 0));
+    }
+}
