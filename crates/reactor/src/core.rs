@@ -40,7 +40,8 @@ pub(crate) struct Core {
     pub(crate) is_short: bool,
     /// Connections with unsent output: the pace of their peers is checked.
     pub(crate) owing: Vec<ConnectionId>,
-    pub(crate) looks_at_paces: bool,
+    /// Time of the next check; `u64::MAX`: none is scheduled.
+    pub(crate) paces_due_ns: u64,
     /// The tick before did not serve all connections: connections with events go on the ready list (`fairness`).
     pub(crate) is_pressed: bool,
     pub(crate) time: WorkTime,
@@ -60,7 +61,7 @@ impl Core {
             held_bytes: [0; MemoryPart::COUNT],
             is_short: false,
             owing: Vec::new(),
-            looks_at_paces: false,
+            paces_due_ns: u64::MAX,
             time: WorkTime::default(),
             is_pressed: false,
             traffic: Arc::new(settings.traffic.clone()),

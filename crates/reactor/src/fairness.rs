@@ -2,7 +2,7 @@
 //!
 //! While a loop keeps up, connections are served in the order of their events. A loop that does not keep up
 //! ([`crate::work_time`]) lists all connections that have work, and sorts the list by the time that the turns of each address
-//! have taken lately; each further connection of an address counts as one more turn of that address. So a client with one cheap
+//! have taken lately; each further connection of an address counts as further turns of that address. So a client with one cheap
 //! request is served before clients that flood the loop, however many connections they open and however long their turns are.
 //! Addresses that all want more than they can get have equal shares of the time.
 //!
@@ -130,7 +130,7 @@ impl Fairness {
         if halvings == 0 {
             return;
         }
-        self.halved_ns = now_ns;
+        self.halved_ns += halvings * HALVED_EVERY_NS;
         let halvings = u32::try_from(halvings).unwrap_or(u32::MAX).min(u64::BITS - 1);
         self.uses.retain(|_, used| {
             used.all_ns >>= halvings;
@@ -240,5 +240,15 @@ mod tests {
         let mut fairness = Fairness::new();
         (0..3 * ADDRESSES_MAX as u32).for_each(|number| fairness.count(host_number(number), 50_000));
         assert_eq!(fairness.uses.len(), ADDRESSES_MAX);
+    }
+
+    #[test]
+    fn time_that_is_left_after_a_halving_counts_for_the_next() {
+        let (mut fairness, one) = (Fairness::new(), host_number(1));
+        fairness.count(one, 2_000_000);
+        for now_ns in [HALVED_EVERY_NS * 3 / 2, HALVED_EVERY_NS * 3] {
+            fairness.forget(now_ns);
+        }
+        assert_eq!(fairness.uses[&one].all_ns, 2_000_000 / 8);
     }
 }

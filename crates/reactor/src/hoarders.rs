@@ -62,11 +62,12 @@ impl Core {
 
     /// Schedules the next check, soon enough for a peer that may be behind for `behind_max_ns`.
     fn look_later(&mut self, behind_max_ns: u64) {
-        if std::mem::replace(&mut self.looks_at_paces, true) {
-            return;
-        }
         let every_ns = (behind_max_ns / LOOKS).clamp(LOOK_NS_MIN, LOOK_NS_MAX);
-        self.timers.push(self.now_ns.saturating_add(every_ns), Due::LookAtPaces);
+        let due_ns = self.now_ns.saturating_add(every_ns);
+        if due_ns < self.paces_due_ns {
+            self.paces_due_ns = due_ns;
+            self.timers.push(due_ns, Due::LookAtPaces);
+        }
     }
 }
 
@@ -74,7 +75,10 @@ impl EventLoop {
     /// Checks the paces of all peers that have unsent output.
     pub(crate) fn look_at_paces(&mut self) {
         let (now_ns, mut shortest_ns) = (self.core.now_ns, u64::MAX);
-        self.core.looks_at_paces = false;
+        if now_ns < self.core.paces_due_ns {
+            return; // A timer that an earlier one has replaced.
+        }
+        self.core.paces_due_ns = u64::MAX;
         let mut owing = std::mem::take(&mut self.core.owing);
         owing.retain(|id| {
             let Some(connection) = self.core.connections.get(id.slot, id.generation) else { return false };

@@ -5,9 +5,10 @@
 //!
 //! What holds everywhere in the crate:
 //!
-//! - On the path of a request (event, read, protocol, write) nothing locks or allocates, and the clock is read once for sixteen
-//!   cheap requests. All requests that arrived together share one `recv`, one `send` and a part of one `epoll_wait`.
-//! - Every buffer and queue has a bound with a name, in [`ReactorSettings`]; above it a connection is not read any more.
+//! - On the path of a request (event, read, protocol, write) nothing locks or allocates, and the clock is seldom read
+//!   (`work_time`). All requests that arrived together share one `recv`, one `send` and a part of one `epoll_wait`.
+//! - Buffers have named bounds in [`ReactorSettings`] and [`Traffic`]. Above its own bound a connection is not read; above the bound of
+//!   all, connections are closed. The mailbox is bounded by its senders.
 //! - An idle connection holds no buffer: read and write buffers belong to the loop and are lent for a turn.
 //! - Connections of one loop reach one another's queues directly ([`Neighbour`]); other loops are reached by mail.
 //! - A panic in a protocol closes its connection and no other.
@@ -16,8 +17,8 @@
 //! seen from any thread), `tick` and `event_loop`, `turn` (what one connection does in a tick), `work_time` (time limits of turns
 //! and ticks), `fairness` (order of turns under load), `neighbour`, `accepting`, `draining`, `mailbox`, `wheel` and `timers`,
 //! `input`/`output`/`piece`/`pool`/`buffers`, `pace` and `hoarders` (slow receivers, and the largest holders when memory is short),
-//! `host` (the address by which shares are counted), `socket` (readiness), `transport` and `tls`, `kernel` (every system call that is
-//! not a plain socket operation).
+//! `host` (the address by which shares are counted), `socket` (readiness), `transport` and `tls`, `kernel` (epoll, the
+//! clock, and other system calls).
 
 mod accepting;
 mod address;

@@ -10,8 +10,8 @@ pub(crate) struct Lists {
     pub(crate) ready: Vec<ConnectionId>,
     /// Connections that continue in the next tick, after all others: the time limit ended their last turn.
     pub(crate) heavy: Vec<ConnectionId>,
-    /// Connections of the list being served that were read, and for which the tick had no time: they stay first in that list. Empty
-    /// between two ticks, and never more than a batch.
+    /// Connections of the current list whose input was read, but whose turn did not begin in this tick: they return to the front of
+    /// the list. Empty between two ticks, and at most one batch.
     pub(crate) put_off: Vec<ConnectionId>,
     /// Connections changed from outside their own turns: by mail, by a neighbour, by a loop's state. Their turns end together, at
     /// the end of the tick, so that each writes once.

@@ -1,4 +1,5 @@
-//! The rest of a search for the holders of memory (`hoarders.rs`), kept by the loop until it is used up or too old.
+//! Connections that are closed next if memory is short: left over from the last search (`hoarders.rs`), used until none is left or
+//! the search is too old.
 
 use crate::protocol::ConnectionId;
 

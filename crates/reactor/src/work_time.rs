@@ -3,8 +3,8 @@
 //! A limit on the number of requests bounds a turn only if requests are cheap. Sixty requests of 20 ms each from thirty
 //! connections would delay all others for half a minute, and all requests of a connection that was reset meanwhile would still
 //! run. So time is limited too. The clock is read at every sixteenth request while requests are cheap, at every fourth usually,
-//! and at every request after expensive ones; in any case after each connection's answer (`batch`). A read takes as long as a 30th of the
-//! cheapest request.
+//! and at every request after expensive ones; in any case after each connection's answer (`batch`). Reading the clock
+//! costs about a 30th of the cheapest request.
 
 use crate::kernel;
 
@@ -41,7 +41,8 @@ impl WorkTime {
     /// A tick begins now.
     pub(crate) fn begin_tick(&mut self, now_ns: u64) {
         (self.clock_ns, self.turn_ns, self.tick_ns) = (now_ns, now_ns, now_ns);
-        (self.tick_requests, self.tick_is_over) = (0, false);
+        // Requests that mail or timers brought took their time before.
+        (self.requests, self.tick_requests, self.tick_is_over) = (0, 0, false);
     }
 
     /// A turn begins at about the last clock reading: the clock is not read for it.
@@ -109,5 +110,14 @@ mod tests {
     #[test]
     fn the_clock_is_read_more_often_after_expensive_requests() {
         assert_eq!([0, CHEAP_NS, CHEAP_NS + 1, HEAVY_NS, HEAVY_NS + 1].map(look_after), [16, 16, 4, 4, 1]);
+    }
+
+    #[test]
+    fn requests_before_a_tick_do_not_count_for_it() {
+        let mut time = WorkTime { look_after: 100, ..WorkTime::default() };
+        (0..50).for_each(|_| assert!(!time.turn_is_over()));
+        time.begin_tick(kernel::now_ns());
+        time.look();
+        assert_eq!((time.tick_requests, time.look_after), (0, 100));
     }
 }

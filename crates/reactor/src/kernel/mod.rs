@@ -1,6 +1,6 @@
 //! The loop's interface to the kernel: readiness, listening sockets, traffic, the alarm, the clock, CPU affinity, time slices.
 //!
-//! The rest of the crate uses only these few types, so another kernel interface would change only this folder.
+//! Beside them the rest of the crate uses only sockets and the waker of `mio`, and masks signals (`signals.rs`).
 
 mod affinity;
 mod alarm;
