@@ -14,7 +14,7 @@ use crate::failure::{ErrorRules, Failure, FailureKind};
 use crate::threads::in_flight::{Account, InFlight, Taken};
 use crate::threads::query_pool::QueryPool;
 use docs::Moment;
-use docs::sql::{Budget, FieldValue, RowSink};
+use docs::sql::{Budget, FieldValue, QueryError, RowSink};
 use http::{BodySource, LateReply, More, Nudge, Status};
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -65,7 +65,7 @@ struct State {
     end: Option<End>,
     /// The loop has found nothing, and must be nudged for the next piece.
     is_waiting: bool,
-    /// When the client last took bytes. If it has taken none, when the first bytes became available.
+    /// When the client last took bytes, or a piece was put into the empty pipe: since then it may have taken nothing.
     went_on: Option<Instant>,
 }
 
@@ -133,10 +133,12 @@ impl Drop for Outlet {
 /// Why a result ends before its query.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Cut {
-    /// The client has gone, or there is no room for it: nothing more is sent.
+    /// The client has disconnected: nothing more is sent.
     Nobody,
     /// The client did not receive in time.
     TooSlow,
+    /// The query's time was over while it waited for memory that other replies hold: the client had taken everything.
+    OutOfTime,
     /// Data that was read was not available.
     Lost,
     /// Nothing was sent, because too many large replies wait.
@@ -260,7 +262,7 @@ impl<'f> Reply<'f> {
             }
             let stands = state.went_on.is_some_and(|since| since.elapsed() > self.patience());
             if stands || is_over() {
-                return Err(Cut::TooSlow);
+                return Err(if state.pieces.is_empty() { Cut::OutOfTime } else { Cut::TooSlow });
             }
             let waited = self.pipe.taken.wait_timeout(state, LOOK);
             state = waited.unwrap_or_else(PoisonError::into_inner).0;
@@ -313,6 +315,7 @@ impl<'f> Reply<'f> {
         let outcome = match self.cut {
             Some(Cut::Busy) => Err(large::busy()),
             Some(Cut::TooSlow) => Err(Failure::new(FailureKind::TooLarge, "the client did not take the rows in time")),
+            Some(Cut::OutOfTime) => Err(refusal::of_query(&QueryError::Deadline)),
             Some(Cut::Lost) => Err(Failure::new(FailureKind::Internal, "the data of the query could not be read")),
             Some(Cut::Nobody) | None => outcome,
         };

@@ -57,23 +57,38 @@ pub(crate) fn once<'r>(request: &HttpRequest<'r>, name: &str) -> Result<Option<&
     }
 }
 
-/// Change numbers of a list of tags. A tag of another form matches nothing; `If-None-Match` compares weakly.
+/// Change numbers of a list of tags (RFC 9110, section 8.8.3; elements may be empty, section 5.6.1). A tag of another form matches
+/// nothing; `If-None-Match` compares weakly.
 fn tags(field: &str, list: &[u8], weak: bool) -> Result<Vec<u64>, Failure> {
     let broken = || Failure::new(FailureKind::Invalid, format!("{field} takes * or quoted tags, up to {TAGS_MAX}"));
-    let list = std::str::from_utf8(list).map_err(|_| broken())?;
-    let mut numbers = Vec::new();
-    for (place, tag) in list.split(',').map(str::trim).enumerate() {
-        let strong = if weak { tag.strip_prefix("W/").unwrap_or(tag) } else { tag };
-        let inner = strong.strip_prefix("W/").unwrap_or(strong);
-        let text = inner.strip_prefix('"').and_then(|rest| rest.strip_suffix('"')).ok_or_else(broken)?;
-        if place == TAGS_MAX {
+    let (mut numbers, mut count, mut rest) = (Vec::new(), 0, list.trim_ascii());
+    while let Some(first) = rest.first() {
+        if *first == b',' {
+            rest = rest[1..].trim_ascii_start();
+            continue;
+        }
+        let (is_weak, quoted) = match rest.strip_prefix(b"W/") {
+            Some(quoted) => (true, quoted),
+            None => (false, rest),
+        };
+        let text = quoted.strip_prefix(b"\"").ok_or_else(broken)?;
+        let end = text.iter().position(|byte| *byte == b'"').ok_or_else(broken)?;
+        count += 1;
+        rest = text[end + 1..].trim_ascii_start();
+        if count > TAGS_MAX || !matches!(rest.first(), None | Some(b',')) {
             return Err(broken());
         }
-        if !strong.starts_with("W/") {
-            numbers.extend(text.parse::<u64>().ok());
+        if weak || !is_weak {
+            numbers.extend(number(&text[..end]));
         }
     }
-    Ok(numbers)
+    if count > 0 { Ok(numbers) } else { Err(broken()) }
+}
+
+/// The change number of a tag as this server writes it: digits, without leading zeros.
+fn number(tag: &[u8]) -> Option<u64> {
+    let is_written = tag.iter().all(u8::is_ascii_digit) && (tag.len() == 1 || tag.first() != Some(&b'0'));
+    is_written.then(|| std::str::from_utf8(tag).ok()?.parse().ok()).flatten()
 }
 
 #[cfg(test)]
@@ -87,6 +102,15 @@ mod tags {
         assert_eq!(tags("If-None-Match", b"W/\"1\"", true).ok(), Some(vec![1]));
         assert!(tags("If-Match", b"1", false).is_err());
         assert!(tags("If-Match", b"", false).is_err());
+        assert!(tags("If-Match", b" , ", false).is_err());
+        assert!(tags("If-Match", b"\"1\" \"2\"", false).is_err());
+        assert!(tags("If-Match", b"\"1", false).is_err());
+    }
+
+    #[test]
+    fn a_comma_may_stand_in_a_tag_and_numbers_are_compared_as_they_are_written() {
+        assert_eq!(tags("If-Match", b"\"a,b\",, \"7\"", false).ok(), Some(vec![7]));
+        assert_eq!(tags("If-Match", b"\"+5\", \"007\", \"\", \"0\"", false).ok(), Some(vec![0]));
     }
 
     #[test]
