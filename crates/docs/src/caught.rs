@@ -19,7 +19,7 @@ pub(crate) fn unless_panic<T>(work: impl FnOnce() -> T) -> Result<T, String> {
 
 fn text_of(panic: &(dyn Any + Send)) -> &str {
     let text = panic.downcast_ref::<&str>().copied();
-    text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("it says nothing")
+    text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("(no panic message)")
 }
 
 #[cfg(test)]

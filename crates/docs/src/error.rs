@@ -133,7 +133,7 @@ impl fmt::Display for ReadError {
         match self {
             ReadError::Damaged(what) => write!(out, "damaged data: {what}"),
             ReadError::Store(error) => out.write_str(&words(error)),
-            ReadError::Stopped => out.write_str("the read was cancelled: nobody waits for it"),
+            ReadError::Stopped => out.write_str("the read was cancelled by its caller"),
         }
     }
 }
@@ -143,7 +143,9 @@ impl fmt::Display for WriteError {
         match self {
             WriteError::NotFound => out.write_str("there is no such document"),
             WriteError::Unguarded => out.write_str("its guard query returned no row"),
-            WriteError::PreconditionFailed => out.write_str("the document was changed meanwhile"),
+            WriteError::PreconditionFailed => {
+                out.write_str("the stored document does not satisfy the precondition (If-Match or If-None-Match)")
+            }
             WriteError::Invalid { why, .. } => out.write_str(why),
             WriteError::Conflict { what } => out.write_str(what),
             WriteError::TooLarge { what, limit } => write!(out, "{what} is over {limit} bytes"),

@@ -40,13 +40,13 @@ fn names_kept_for_later_answer_not_yet() {
     check(
         "[auth.v]\n",
         &[
-            "s.toml:1:2: `auth` in the file is not there yet; allowed: collections, views, params, guards, endpoints, errors, server, tokens",
+            "s.toml:1:2: `auth` in the file is not supported yet; allowed: collections, views, params, guards, endpoints, errors, server, tokens",
         ],
     );
     check(
         "[collections.c]\nkey = { field = \"id\", type = \"u32\" }\nallow = \"all\"\n",
         &[
-            "s.toml:3:1: `allow` in [collections.c] is not there yet; allowed: key, schema, unique, indexes, references, expire",
+            "s.toml:3:1: `allow` in [collections.c] is not supported yet; allowed: key, schema, unique, indexes, references, expire",
         ],
     );
 }

@@ -200,5 +200,5 @@ fn they_nest_as_deep_as_is_allowed_and_no_deeper() {
     let both = both();
     both.check(&nested(8), true);
     let error = PreparedQuery::prepare(&nested(9), &both.memory.catalog).unwrap_err().to_string();
-    assert!(error.contains("sees at most 8 queries around it"), "{error}");
+    assert!(error.contains("is at most 8 queries deep"), "{error}");
 }

@@ -354,7 +354,7 @@ fn limits_end_an_execution_with_their_name() {
         assert_eq!(both.ours(&sql.replace("50001", "50000")).map(|rows| rows.len() <= 100), Ok(true));
     }
     let near = "SELECT id FROM t WHERE printf('%0400000d', 0) LIKE '%' || printf('%040000d', 1) || '%'";
-    check_limit(&both, near, &Budget::default(), "16 bytes of a pattern of LIKE or GLOB compared in vain");
+    check_limit(&both, near, &Budget::default(), "16 comparisons of bytes of a LIKE or GLOB pattern");
 }
 
 #[track_caller]

@@ -61,7 +61,7 @@ fn mistakes_are_told_with_their_position() {
         NotYet,
         1,
         56,
-        "the query around inside WITH",
+        "the enclosing query inside WITH",
     );
     check(
         "SELECT id + 1 AS k FROM users WHERE EXISTS (SELECT 1 FROM visits WHERE user = k)",

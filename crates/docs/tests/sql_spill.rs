@@ -161,7 +161,10 @@ fn the_bound_of_the_disk_is_told() {
     let query = PreparedQuery::prepare("SELECT * FROM t ORDER BY b", &both.memory.catalog).unwrap();
     for scratch in [&mut Scratch::new(), &mut helped()] {
         let refused = run(&query, &both, scratch, &disk.budget(2_000)).expect_err("the disk is too small");
-        assert_eq!(refused, "the query exceeds its limit of 10000 bytes on disk for what queries sort and group");
+        assert_eq!(
+            refused,
+            "the query exceeds its limit of 10000 bytes on disk, shared by all queries that sort or group"
+        );
         assert_eq!(disk.space.used(), 0);
     }
 }

@@ -211,9 +211,9 @@ fn the_file_says_it_by_lists_among_the_names() {
     assert_eq!(parse("[\"a\", [\"b\", \"c\"], [\"d\"]]").unwrap(), [vec!["a"], vec!["b", "c"], vec!["d"]]);
     assert_eq!(parse("[[\"a\", \"b\"], [\"a\", \"c\"], \"a\"]").unwrap(), [vec!["a", "b"], vec!["a", "c"], vec!["a"]]);
     for (unique, why) in [
-        ("[\"a\", [\"a\"]]", "`a` is there twice"),
-        ("[[\"a\", \"b\"], [\"b\", \"a\"]]", "`collections.c.unique[1]` is there twice"),
-        ("[[\"a\", \"a\"]]", "`a` is there twice"),
+        ("[\"a\", [\"a\"]]", "`a` is listed twice"),
+        ("[[\"a\", \"b\"], [\"b\", \"a\"]]", "`collections.c.unique[1]` is listed twice"),
+        ("[[\"a\", \"a\"]]", "`a` is listed twice"),
         ("[[]]", "`collections.c.unique[0]` has 0 fields"),
         ("[1]", "allowed: a field, or a list of fields that are unique together"),
         ("[[\"a\", 1]]", "`collections.c.unique[0][1]` is an integer"),

@@ -452,7 +452,7 @@ fn waiting_for_a_thread_is_part_of_a_querys_time_and_past_it_the_query_is_not_be
     assert_eq!(told[2..], [(504, None), (504, None)]);
     assert!(told.iter().all(|told| [(503, Some("1")), (504, None)].contains(told)), "{told:?}");
     for waited in answers.iter().filter(|answer| answer.status == 503) {
-        assert!(waited.text().contains("no thread was free as long as a query may take"), "{}", waited.text());
+        assert!(waited.text().contains("no thread was free within the time of a query"), "{}", waited.text());
     }
 }
 

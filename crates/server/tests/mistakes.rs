@@ -53,7 +53,7 @@ fn values_of_the_wrong_kind_or_size() {
             ["2:15", "is \"event-loop\"", "\"pool\", \"io-aware\", \"work-stealing\""],
         ),
         ("[server]\ncold_model = \"inline\"", ["2:14", "is \"inline\"", "\"pool\", \"io-aware\", \"work-stealing\""]),
-        ("[server]\nredis = \"x\"", ["2:1", "`redis` in [server] is not there yet", "allowed: http"]),
+        ("[server]\nredis = \"x\"", ["2:1", "`redis` in [server] is not supported yet", "allowed: http"]),
         ("[server]\ntls = \"x\"", ["2:7", "`server.tls` is a string", "a table"]),
         ("[server]\ntls = { cert = \"no.pem\", key = \"no.key\" }", ["2:7", "cannot read", "no.pem: No such file"]),
         ("server = 5", ["1:10", "`server` is an integer", "a table"]),
@@ -84,7 +84,7 @@ fn routes_that_no_request_can_have() {
         ("/x{id}y", "a parameter is a whole segment of the path"),
         ("/{id", "a parameter is a whole segment of the path"),
         ("/{*rest}", "`{*rest}` is no parameter"),
-        ("/{id}/{id}", "{id} is there twice"),
+        ("/{id}/{id}", "{id} is listed twice"),
     ] {
         let endpoint = format!("route = \"GET {pattern}\"\nquery = \"SELECT id FROM items\"");
         check_endpoint(&endpoint, &["4:9", "`endpoints[0].route` is", why, "allowed: \"METHOD /path/{parameter}\""]);
@@ -135,7 +135,7 @@ fn files_are_checked_with_their_places() {
     check_files("GET /a", "\"/usr\"", &["5:9", "no part of it says which file"]);
     check_files("POST /a/{*path}", "\"/usr\"", &["5:9", "the method POST"]);
     check_files("GET /a/{*path}/b", "\"/usr\"", &["4:9", "`{*path}` is no parameter"]);
-    check_files("GET /{path}/{*path}", "\"/usr\"", &["4:9", "{path} is there twice"]);
+    check_files("GET /{path}/{*path}", "\"/usr\"", &["4:9", "{path} is listed twice"]);
     let more = |more: &str| format!("{}\n{more}", files("GET /a/{*path}", "\"/usr\""));
     check_endpoint(&more("query = \"SELECT id FROM items\""), &["3:1", "2 actions"]);
     check_endpoint(&more("require = \"items/{path}\""), &["6:11", "`require` beside `files`"]);

@@ -305,7 +305,7 @@ fn mistakes_of_tokens_are_told_and_no_token_is_shown() {
         (format!("[tokens.a]\n{digest}\nallow = [\"Read\"]"), "a name of a-z"),
         (format!("[tokens.a]\n{digest}\nallow = [\"read\"]\nuntil = \"soon\""), "YYYY-MM-DD"),
         (format!("[tokens.a]\n{digest}\nallow = [\"read\"]\nscope = 1"), "unknown key `scope`"),
-        (format!("{section}[tokens.b]\n{digest}\nallow = [\"read\"]"), "the tokens `a` and `b` are one"),
+        (format!("{section}[tokens.b]\n{digest}\nallow = [\"read\"]"), "the tokens `a` and `b` have the same SHA-256"),
     ] {
         let mistakes = mistakes(&file);
         assert!(mistakes.contains(told) && !mistakes.contains(&text), "{file}: {mistakes}");

@@ -176,7 +176,7 @@ impl From<&FieldPromise> for FieldInfo {
 /// The kinds of values that a schema or a view can promise.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FieldKind {
-    /// Digits only; may be outside 64 bits unless the schema bounds it.
+    /// Integers; outside 64 bits too, unless the schema bounds them.
     Integer,
     /// Any number.
     Number,

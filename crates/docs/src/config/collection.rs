@@ -194,8 +194,8 @@ fn read_unique(item: &Item<'_>, fields: &Fields<'_>) -> Vec<Vec<String>> {
             }
         } else if unique.iter().any(is_same) {
             let what = match &together[..] {
-                [field] => format!("`{field}` is there twice"),
-                _ => format!("`{}` is there twice", item.path()),
+                [field] => format!("`{field}` is listed twice"),
+                _ => format!("`{}` is listed twice", item.path()),
             };
             item.mistake(what, "");
         } else {
@@ -218,7 +218,7 @@ fn read_indexes(item: &Item<'_>, fields: &Fields<'_>) -> Vec<Vec<String>> {
             let allowed = format!("a list of 1 to {INDEX_FIELDS_MAX} fields, as [\"user\", \"visited_at\"]");
             list.mistake(format!("`{}` has {} fields", list.path(), index.len()), allowed);
         } else if indexes.contains(&index) {
-            list.mistake(format!("`{}` is there twice", list.path()), "");
+            list.mistake(format!("`{}` is listed twice", list.path()), "");
         } else {
             indexes.push(index);
         }
@@ -290,7 +290,7 @@ impl Fields<'_> {
         for item in items {
             let Some(name) = self.own_name(&item) else { continue };
             if names.contains(&name) {
-                item.mistake(format!("`{name}` is there twice"), "");
+                item.mistake(format!("`{name}` is listed twice"), "");
             } else {
                 names.push(name);
             }

@@ -50,7 +50,7 @@ pub use table::{ConfigTable, Item};
 pub const SECTIONS: [&str; 8] = ["collections", "views", "params", "guards", "endpoints", "errors", "server", "tokens"];
 /// Names of sections reserved for later.
 pub const SECTIONS_LATER: [&str; 1] = ["auth"];
-/// Most declared parameters of a file, and of an endpoint.
+/// Most entries of `[params]`.
 pub const PARAMETERS_MAX: usize = 256;
 
 /// Reads an entry of `[params]`, whose value does not come from requests.

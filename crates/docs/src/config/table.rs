@@ -50,7 +50,7 @@ impl<'a> ConfigTable<'a> {
     pub fn check_keys(&self, allowed: &[&str], later: &[&str]) {
         for item in self.entries() {
             if later.contains(&item.name) {
-                let what = format!("`{}` in {} is not there yet", item.name, self.name());
+                let what = format!("`{}` in {} is not supported yet", item.name, self.name());
                 self.source.mistake(item.key_span, what, allowed.join(", "));
             } else if !allowed.contains(&item.name) {
                 let what = format!("unknown key `{}` in {}", item.name, self.name());

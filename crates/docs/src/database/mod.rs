@@ -343,7 +343,7 @@ impl DocumentDatabase {
     /// Commits one write and waits until it is durable; a lone caller commits on its own thread.
     pub fn write_now(&self, write: &Write) -> Result<Written, WriteError> {
         let Some(_passing) = self.pass(WriteKind::Short) else {
-            let (database, write) = self.succeeded(write)?;
+            let (database, write) = self.for_successor(write)?;
             return database.write_now(&write);
         };
         let (mut outcome, mut long_check) = (None, LongCheck::default());
@@ -360,7 +360,7 @@ impl DocumentDatabase {
     /// Commits several writes in one transaction, all or none, and waits until it is durable.
     pub fn write_all(&self, writes: &[Write]) -> Result<(), WriteError> {
         let Some(_passing) = self.pass(WriteKind::Short) else {
-            let moved: Vec<_> = writes.iter().map(|write| self.succeeded(write)).collect::<Result<_, _>>()?;
+            let moved: Vec<_> = writes.iter().map(|write| self.for_successor(write)).collect::<Result<_, _>>()?;
             let Some((database, _)) = moved.first().cloned() else { return Ok(()) };
             return database.write_all(&moved.into_iter().map(|(_, write)| write).collect::<Vec<_>>());
         };

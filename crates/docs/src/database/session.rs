@@ -87,7 +87,7 @@ impl ReaderSession {
         self.reader.tick_ended(now_ns)
     }
 
-    /// The newest durable state.
+    /// The newest visible state; it is durable if each commit is synced.
     #[inline]
     pub fn now(&self) -> Moment<'_> {
         let ready_by = readiness::count();

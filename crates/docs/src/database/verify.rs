@@ -114,7 +114,7 @@ impl<V: ReadView> Verifier<'_, V> {
         counts.indexes += 1;
         let collection = self.collection;
         let Some(key) = collection.info.key.kind.of_bytes(key) else {
-            self.fault(format!("a key of {} bytes is no key", key.len()));
+            self.fault(format!("a key of {} bytes is not a valid document key", key.len()));
             return Ok(());
         };
         let Some(document) = stored.get(STAMP_BYTES..).and_then(|bytes| StoredDocument::from_bytes(bytes).ok()) else {

@@ -1,4 +1,4 @@
-//! The storage engine below documents and queries, under names that say nothing of it. Other crates reach the engine only
+//! The storage engine below documents and queries, under names that do not depend on it. Other crates reach the engine only
 //! through this room.
 //!
 //! - [`ReadView`] and [`WriteTransaction`]: the two traits through which queries read and writes happen, so most of this crate

@@ -85,8 +85,8 @@ pub const STAMP_BYTES: usize = 8;
 pub trait WriteTransaction {
     /// Reads a key.
     fn get(&mut self, tree: TreeId, key: &[u8]) -> Result<Option<Cow<'_, [u8]>>, StoreError>;
-    /// The same for a value that decides the same after every change that other transactions may make: such a change is no
-    /// conflict.
+    /// The same, but a later change of the key by another transaction is no conflict. It is for a decision that such a change cannot
+    /// alter, for example by a bound that only rises.
     fn peek(&mut self, tree: TreeId, key: &[u8]) -> Result<Option<Cow<'_, [u8]>>, StoreError> {
         self.get(tree, key)
     }

@@ -68,14 +68,14 @@ impl IndexBuilder {
                 if targets.is_empty() {
                     continue;
                 }
-                tracing::info!(collection = name, parts = targets.len(), "the collection is brought in line with the file");
+                tracing::info!(collection = name, parts = targets.len(), "indexes are being built, and stored documents checked by new rules");
                 match caught::outcome(|| build(&heart, collection, &mut targets, &stop)) {
                     Ok(false) => return,
                     Ok(true) => {
-                        tracing::info!(collection = name, elapsed = ?began.elapsed(), "the collection is in line with the file");
+                        tracing::info!(collection = name, elapsed = ?began.elapsed(), "indexes are built, and stored documents checked");
                     }
                     Err(why) => {
-                        tracing::error!(collection = name, why, "the collection cannot be brought in line with the file");
+                        tracing::error!(collection = name, why, "indexes cannot be built, or documents not be checked");
                         targets.iter().for_each(|target| target.readiness.refuse(why.clone()));
                     }
                 }

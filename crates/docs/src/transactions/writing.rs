@@ -103,7 +103,7 @@ impl DocumentDatabase {
             done(Err(WriteError::Busy));
             return None;
         }
-        match self.succeeded(&write).and_then(|next| Ok((next, self.required_there(required)?))) {
+        match self.for_successor(&write).and_then(|next| Ok((next, self.required_for_successor(required)?))) {
             Ok(((database, write), required)) => {
                 Some((database, Submission { write, guard: None, required, over, long, done }))
             }

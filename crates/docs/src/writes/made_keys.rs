@@ -23,7 +23,8 @@ use crate::error::{ReadError, WriteError};
 const TREE: &str = "sequences";
 /// Numbers by which the row on disk is moved ahead.
 const BLOCK: i64 = 256;
-/// The number this far below the row moves it, so that usually one transaction does, and no others meet it there.
+/// The transaction that is given the number exactly this far below the row moves the row ahead. So usually one transaction writes
+/// the row, before the numbers below it are used up.
 const AHEAD: i64 = BLOCK / 2;
 /// Attempts to find a free number for one document. A number in use moves the counter past all documents.
 const TRIES_MAX: usize = 3;
@@ -41,7 +42,7 @@ pub(crate) struct KeyCounter {
     next: AtomicI64,
     /// The largest number chosen by a client since `make` last checked, possibly of a rejected document; 0: none.
     brought: AtomicI64,
-    /// The value of `next` that the row on disk is known to equal or exceed.
+    /// The value of `next` up to which the row on disk need not be moved.
     settled: AtomicI64,
     /// The tree of the collection's documents, and that of the counters' rows.
     documents: TreeId,
@@ -214,7 +215,7 @@ impl KeyCounter {
         change: &mut C,
     ) -> Result<(), WriteError> {
         let name = info.name.as_bytes();
-        // The row only rises, so a number below it stays below. Were this read validated, each move of the row would make all
+        // While the database is open the row only rises, so a number below it stays below. Were this read validated, each move of the row would make all
         // waiting inserts be prepared again.
         let reserved = change.peek(self.sequences, name)?.map_or(0, |row| number(&row));
         if given < reserved && given != reserved.saturating_sub(AHEAD) {

@@ -54,7 +54,7 @@ impl Tokens {
             if tries.failed(request.client()) {
                 return Err(unknown());
             }
-            let detail = "the token is none of the file's `[tokens]`, and too many wrong ones came from this address: try again in a second";
+            let detail = "unknown token: it is not in the file's `[tokens]`, and too many wrong ones came from this address: try again in a second";
             return Err(Failure::new(FailureKind::TooManyTries, detail));
         };
         check_end(token)?;
@@ -105,7 +105,7 @@ pub(crate) fn missing() -> Failure {
 }
 
 fn unknown() -> Failure {
-    Failure::new(FailureKind::Unauthorized, "the token is none of the file's `[tokens]`")
+    Failure::new(FailureKind::Unauthorized, "unknown token: it is not in the file's `[tokens]`")
 }
 
 /// The token of the Authorization field, with the scheme Bearer (RFC 6750).

@@ -1,7 +1,7 @@
 //! Place of a consumer in the feed of changes: the `id:` of events, and the value of `since`.
 //!
 //! A transaction of several changes has one change number. A consumer that is disconnected within a transaction must still get
-//! each change once, so only the last change of a transaction has the bare number; the k-th before it has `N.k`.
+//! each change once, so only the last change of a transaction has the bare number; the k-th change of transaction N, from 1, has `N.k`.
 
 /// Everything up to this place was sent. Ordered as the feed is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -371,7 +371,7 @@ fn check_pattern(pattern: &str, has_rest: bool) -> Result<(), String> {
                 return Err(format!("`{{{name}}}` is no parameter: a name of a-z, A-Z, 0-9 and _ in braces"));
             }
             if names.contains(&name) {
-                return Err(format!("{{{name}}} is there twice"));
+                return Err(format!("{{{name}}} is listed twice"));
             }
             names.push(name);
         } else {

@@ -36,7 +36,7 @@ impl FilesConfig {
             if *method != Method::Get {
                 item.mistake(format!("`files` with the method {}: files are read", method.name()), allowed);
             } else if rest_parameter(pattern).is_none() {
-                let what = format!("`files` with the route {pattern}: no part of it says which file is meant");
+                let what = format!("`files` with the route {pattern}: it has no parameter for the path of the file");
                 item.mistake(what, allowed);
             }
         }

@@ -266,7 +266,7 @@ impl Division {
         // Each helper computes a row. If that leaves too little, helpers use the reserve.
         let alone = part * 3 / POOL_THREADS / PER_QUERY_BYTE;
         let helped = part * 3 / (POOL_THREADS * PER_QUERY_BYTE + first.query_helpers);
-        // Files in memory would otherwise wait in buffers, so they use a piece of that part.
+        // A file in memory is sent from there and not from a buffer, so the memory is taken from the part of the buffers.
         let file_caches_bytes = (memory.saturating_sub(FILE_CACHES_GROW_FROM) / PARTS_FOR_FILE_CACHES)
             .min(FILE_CACHES_BYTES_MOST)
             .min(part);

@@ -51,7 +51,10 @@ pub(crate) fn read_all(root: &ConfigTable<'_>) -> Vec<TokenConfig> {
     for item in &entries {
         let Some(token) = read(item) else { continue };
         if let Some(other) = tokens.iter().find(|other| other.sha256 == token.sha256) {
-            item.mistake_in_name(format!("the tokens `{}` and `{}` are one", other.name, token.name), "one of them");
+            item.mistake_in_name(
+                format!("the tokens `{}` and `{}` have the same SHA-256", other.name, token.name),
+                "one of them",
+            );
         }
         tokens.push(token);
     }

@@ -55,14 +55,14 @@ const TABLE: [(FailureKind, u16, &str); 17] = [
     (FailureKind::Invalid, 400, "Invalid request"),
     (FailureKind::Conflict, 409, "Conflict"),
     (FailureKind::Gone, 410, "Gone"),
-    (FailureKind::Unmet, 409, "Not as expected"),
+    (FailureKind::Unmet, 409, "Expectation failed"),
     (FailureKind::PreconditionFailed, 412, "Precondition failed"),
     (FailureKind::TooLarge, 413, "Too large"),
     (FailureKind::Coded, 415, "Unsupported coding"),
-    (FailureKind::OutOfTime, 504, "Out of time"),
+    (FailureKind::OutOfTime, 504, "Time limit exceeded"),
     (FailureKind::Forbidden, 403, "Forbidden"),
     (FailureKind::Unauthorized, 401, "Unauthorized"),
-    (FailureKind::TooManyTries, 429, "Too many tries"),
+    (FailureKind::TooManyTries, 429, "Too many requests"),
     (FailureKind::NotYet, 501, "Not yet"),
     (FailureKind::Busy, 503, "Busy, try again"),
     (FailureKind::Unavailable, 503, "Unavailable"),
@@ -225,7 +225,7 @@ mod mapping {
         assert_eq!(body["detail"], "mark: 6 is more than 5");
         assert_eq!(body["status"], 400);
         // An endpoint's step chooses its status; the title is that of the status.
-        for (status, title) in [(401, "Unauthorized"), (409, "Conflict"), (418, "Not as expected")] {
+        for (status, title) in [(401, "Unauthorized"), (409, "Conflict"), (418, "Expectation failed")] {
             let (_, _, body) = rules.reply(&Failure::unmet(status, "sign in first"));
             let body: serde_json::Value = serde_json::from_slice(&body).expect("JSON");
             assert_eq!((&body["title"], &body["status"]), (&title.into(), &status.into()));

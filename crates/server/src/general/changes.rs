@@ -44,7 +44,7 @@ fn read(request: &HttpRequest<'_>, catalog: &Catalog) -> Result<Wanted, Failure>
             }
         };
         if is_second {
-            return Err(Failure::new(FailureKind::Invalid, format!("parameter `{name}` is there more than once")));
+            return Err(Failure::new(FailureKind::Invalid, format!("parameter `{name}` is given more than once")));
         }
     }
     if let Some(last) = request.header("last-event-id").filter(|last| !last.is_empty()) {

@@ -134,7 +134,9 @@ impl Door {
             Door::Health => health(service, true, reply),
             Door::Metrics => reply.send(Status(200), metrics::MEDIA, metrics::text(service).as_bytes()),
             Door::OpenApi => reply.send_shared(Status(200), JSON, Arc::clone(&service.openapi)),
-            Door::NotYet => fail(&Failure::new(FailureKind::NotYet, "this part of the API is not there yet"), reply),
+            Door::NotYet => {
+                fail(&Failure::new(FailureKind::NotYet, "this part of the API is not supported yet"), reply)
+            }
         }
     }
 }

@@ -160,7 +160,7 @@ fn page_of(text: &str) -> Result<(Option<String>, usize), Failure> {
             _ => false,
         };
         if is_second {
-            return Err(Failure::new(FailureKind::Invalid, format!("parameter `{name}` is there more than once")));
+            return Err(Failure::new(FailureKind::Invalid, format!("parameter `{name}` is given more than once")));
         }
         match name {
             "after" => after = Some(value.to_owned()),

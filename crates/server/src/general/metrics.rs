@@ -127,7 +127,7 @@ fn store(service: &Service) -> [Metric; 25] {
         (
             "store_pinned_states",
             Type::Gauge,
-            "States of the data file (a checkpoint makes one or more) since the oldest that a reader or a backup still uses.",
+            "Checkpointed states of the data file since the oldest that a reader or a backup still uses.",
             of(stats.pinned_states),
         ),
         (
@@ -295,7 +295,7 @@ fn expiry(service: &Service) -> [Metric; 5] {
         (
             "expiry_lag_seconds",
             Type::Gauge,
-            "How long the first document that the last sweep found had been expired.",
+            "Time since the first document found by the last sweep expired.",
             numbers.lag_ms as f64 / 1000.0,
         ),
         (

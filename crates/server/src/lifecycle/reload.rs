@@ -196,7 +196,7 @@ impl Reloader {
             Err(refused) => {
                 reloads.refused.fetch_add(1, Ordering::Relaxed);
                 let failure = refused.failure();
-                tracing::error!(why = %failure.detail, "the configuration is not reloaded: all is as it was");
+                tracing::error!(why = %failure.detail, "the reload is rejected: the previous configuration stays in force");
                 Some((failure, refused.members()))
             }
         };

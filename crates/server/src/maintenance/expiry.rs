@@ -26,7 +26,7 @@ struct Counts {
     lag_ms: AtomicU64,
 }
 
-/// ExpiryNumbers for the metrics.
+/// Counts of expiry, for the metrics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ExpiryNumbers {
     /// Documents removed since start.
@@ -37,7 +37,7 @@ pub(crate) struct ExpiryNumbers {
     pub(crate) blocked: u64,
     /// Documents that it could not remove for another reason.
     pub(crate) unremovable: u64,
-    /// How long the first document that the last sweep found had been expired.
+    /// Time since the first document found by the last sweep expired.
     pub(crate) lag_ms: u64,
 }
 

@@ -86,7 +86,7 @@ fn may_drop(text: &str) -> Result<bool, Failure> {
         if may_drop.replace(given).is_some() {
             return Err(Failure::new(
                 FailureKind::Invalid,
-                format!("parameter `{ALLOW_DROP}` is there more than once"),
+                format!("parameter `{ALLOW_DROP}` is given more than once"),
             ));
         }
     }

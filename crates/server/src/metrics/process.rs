@@ -40,7 +40,7 @@ pub(crate) fn append(out: &mut String) {
         (
             "process_max_fds",
             "gauge",
-            "Open descriptors at most, by the limit that the process was started with.",
+            "Largest number of open descriptors: the limit of the process.",
             number_behind(&text("/proc/self/limits"), "Max open files"),
         ),
         ("process_resident_memory_bytes", "gauge", "Resident memory, mapped files included.", memory("VmRSS:")),

@@ -61,7 +61,7 @@ fn told(door: Door) -> (&'static str, &'static str) {
         ),
         Door::Schema => ("The collections", "Answers with the collections, their indexes, and how far new rules are."),
         Door::Reload => ("Reads the file again", "Takes collections, views and endpoints of the changed file."),
-        Door::NotYet => ("Nothing yet", "This part of the API is not there yet."),
+        Door::NotYet => ("Nothing yet", "This part of the API is not supported yet."),
     }
 }
 

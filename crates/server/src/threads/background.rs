@@ -103,7 +103,7 @@ fn within(
         if Instant::now() < ends {
             return work(late);
         }
-        let told = "no thread was free as long as a query may take (`[server] query_seconds`)";
+        let told = "no thread was free within the time of a query (`[server] query_seconds`)";
         refusal::refuse(&errors, late, &Failure::new(FailureKind::Busy, told));
     }
 }

@@ -28,7 +28,7 @@ pub(crate) const CHANGE_READERS_MAX: usize = 256;
 pub(crate) const LOG_BYTES_MAX: u64 = 128 << 20;
 /// Interval at which time limits are checked.
 pub(crate) const TICK: Duration = Duration::from_millis(100);
-/// Minimum time between two checkpoints that are only worth their writes (`StoreOptions::checkpoint_worth_bytes`). Under
+/// Minimum time between two optional checkpoints, which are worth their writes (`StoreOptions::checkpoint_worth_bytes`). Under
 /// fast commits a memtable is full earlier, and is merged as a whole.
 pub(crate) const REST: Duration = Duration::from_secs(5);
 /// Maximum wait for readers to release old states, when a memtable or a place for a new state is needed.

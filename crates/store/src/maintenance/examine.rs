@@ -137,7 +137,7 @@ impl fmt::Display for Examination {
             older.faults.iter().try_for_each(|fault| writeln!(out, "fault in the state before: {fault}"))?;
         }
         if let Some(torn) = &self.torn_meta {
-            writeln!(out, "note: one of the two meta pages is not whole, the next checkpoint mends it: {torn}")?;
+            writeln!(out, "note: one of the two meta pages is damaged; the next checkpoint rewrites it: {torn}")?;
         }
         let Examination { batches, torn_bytes, version, .. } = self;
         writeln!(out, "log: {batches} batches up to change {}, {torn_bytes} bytes of a torn tail", version.0)?;

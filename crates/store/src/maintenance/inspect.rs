@@ -63,9 +63,12 @@ impl fmt::Display for Inventory {
         writeln!(out, "pages of 4 KB: {pages}; live {live}, free {free}, waiting {waiting}, in flight {in_flight}")?;
         let (states, pinned) = (self.stats.pinned_states, self.stats.pinned_pages);
         writeln!(out, "oldest reader: {states} states behind, it holds {pinned} of the waiting pages")?;
-        writeln!(out, "version {}, of it in the tree {}", self.stats.version, self.stats.tree_version)?;
+        writeln!(out, "newest version {}, checkpointed up to {}", self.stats.version, self.stats.tree_version)?;
         writeln!(out, "log: {} bytes in use; memtable: {} bytes", self.stats.log_bytes, self.stats.memtable_bytes)?;
         let (oldest, kept) = (self.stats.changes_oldest, self.stats.changes_kept_bytes);
-        writeln!(out, "changes since version {oldest} can be read; {kept} bytes of log are kept for that alone")
+        writeln!(
+            out,
+            "changes since version {oldest} can be read; {kept} bytes of log are kept only for that reader or backup"
+        )
     }
 }

@@ -13,7 +13,7 @@ use super::tree_entry::TreeEntry;
 use super::{Memtable, below};
 use crate::base::key::{Direction, KeyRange, TreeId, Version};
 
-/// Keys of which the last is compared with the range's end for all.
+/// Keys that are checked against the range's end by one comparison, of the last of them.
 const TOGETHER: usize = 8;
 
 /// A change that a snapshot sees.

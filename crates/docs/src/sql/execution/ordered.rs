@@ -1,5 +1,4 @@
-//! What several threads find in parts, such as batches of rows, delivered to a consumer in the order of the parts: a bounded
-//! window.
+//! A bounded window that restores the order: batches of rows from several threads reach the consumer in the order of their parts.
 //!
 //! Parts are claimed in their order. The consumer takes rows of the first undelivered part as they are found. Rows of later
 //! parts wait, up to a limit in bytes; beyond it their thread waits for room. Invariants:

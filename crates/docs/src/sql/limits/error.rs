@@ -99,7 +99,7 @@ pub enum QueryError {
 /// Limit of rows that are scanned, by its name in [`QueryError::Limit`].
 pub const ROWS_READ: &str = "rows read";
 /// Limit of rows that are kept for a join or a subquery, by its name in [`QueryError::Limit`].
-pub const ROWS_KEPT: &str = "bytes of rows kept for a join or an inner query";
+pub const ROWS_KEPT: &str = "bytes of rows kept for a join or a subquery";
 /// Limit of groups, by its name in [`QueryError::Limit`].
 pub const GROUPS: &str = "bytes of groups";
 /// Limit of the bytes to sort, by its name in [`QueryError::Limit`].
@@ -117,7 +117,7 @@ pub const COMPUTED: &str = "bytes that expressions compute for a row";
 /// Limit of a row that is kept for a sort, a group or DISTINCT, by its name in [`QueryError::Limit`].
 pub const ROW: &str = "bytes of one row that is kept";
 /// Limit of the bytes that all queries together have spilled to disk, by its name in [`QueryError::Limit`].
-pub const SPILLED: &str = "bytes on disk for what queries sort and group";
+pub const SPILLED: &str = "bytes on disk, shared by all queries that sort or group";
 
 impl fmt::Display for QueryError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -263,7 +263,7 @@ impl From<Fault> for QueryError {
                 QueryError::Limit { what: "bytes of a pattern of LIKE or GLOB", limit: PATTERN_BYTES_MAX as u64 }
             }
             Fault::PatternTooCostly => QueryError::Limit {
-                what: "bytes of a pattern of LIKE or GLOB compared in vain for each byte of a text",
+                what: "comparisons of bytes of a LIKE or GLOB pattern for each byte of a text",
                 limit: COMPARED_PER_BYTE_MAX as u64,
             },
             Fault::Computed(limit) => QueryError::Limit { what: COMPUTED, limit: limit as u64 },

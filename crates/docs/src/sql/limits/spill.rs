@@ -133,7 +133,10 @@ mod tests {
         assert_eq!((&read, space.used()), (b"fij", 10));
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
         let refused = second.append(b"k").expect_err("the space is full").to_string();
-        assert_eq!(refused, "the query exceeds its limit of 10 bytes on disk for what queries sort and group");
+        assert_eq!(
+            refused,
+            "the query exceeds its limit of 10 bytes on disk, shared by all queries that sort or group"
+        );
         drop(first);
         assert_eq!(space.used(), 2);
         second.append(b"kl").unwrap();

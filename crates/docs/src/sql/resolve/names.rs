@@ -133,7 +133,10 @@ impl<'c> Resolver<'c> {
         let known: Vec<(usize, String)> =
             tables.iter().filter_map(|&table| Some((table, self.field(table, &ident.value)?))).collect();
         if known.len() > 1 {
-            return invalid(&format!("\"{}\" is in several collections: name one", ident.value), at);
+            return invalid(
+                &format!("\"{}\" is ambiguous: several collections have it; qualify it with a collection", ident.value),
+                at,
+            );
         }
         if let Some((table, name)) = known.into_iter().next() {
             return Ok(Unqualified::Field(table, name));

@@ -113,10 +113,10 @@ impl<'c> Resolver<'c> {
     pub(super) fn outer(&mut self, idents: &[Ident], steps: &[Step], at: Location) -> Resolved<Option<Expr>> {
         let Some((level, kind)) = self.kind_around(idents) else { return Ok(None) };
         if level < self.sealed {
-            return not_yet("a field of the query around inside WITH (say the query where it is used)", at);
+            return not_yet("a field of the enclosing query inside WITH (write the query where it is used)", at);
         }
         if self.around.len() > AROUND_MAX {
-            return invalid(&format!("an inner query sees at most {AROUND_MAX} queries around it"), at);
+            return invalid(&format!("a subquery is at most {AROUND_MAX} queries deep if it uses their fields"), at);
         }
         let kind = if steps.is_empty() { kind } else { (Affinity::None, false) };
         Ok(Some(self.told(OuterField { idents: idents.to_vec(), steps: steps.to_vec(), at, kind, whole: false })))
@@ -148,7 +148,7 @@ impl<'c> Resolver<'c> {
             Expr::Column(column) => self.logical.columns[column].inside |= whole,
             Expr::Outer(place) => self.logical.outer[place].whole |= whole,
             Expr::Path(..) => {}
-            _ => return not_yet("a name that AS gives in the query around, inside an inner one", at),
+            _ => return not_yet("a name that AS gives in the enclosing query, inside a subquery", at),
         }
         Ok(told)
     }

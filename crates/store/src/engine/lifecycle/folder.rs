@@ -113,7 +113,7 @@ fn refuse_unless_empty(disk: &dyn Disk) -> Result<(), StoreError> {
     if names.iter().all(is_ours) {
         return Ok(());
     }
-    let told = "the folder is not empty; name one that is empty, or that is not there yet";
+    let told = "the folder is not empty; name one that is empty, or that does not exist yet";
     let source = io::Error::new(io::ErrorKind::DirectoryNotEmpty, told);
     Err(StoreError::Io { context: "make a data folder".to_string(), source })
 }

@@ -23,7 +23,7 @@ pub(crate) struct Gathering {
     has_new: Cell<bool>,
     /// The committer sleeps although transactions wait.
     is_asleep: Cell<bool>,
-    /// The end of the first tick in which it did; 0: no tick has ended since.
+    /// The end of the first tick that found it asleep; 0: no tick has ended since.
     since_ns: Cell<u64>,
 }
 
@@ -53,7 +53,7 @@ impl Gathering {
         self.is_asleep.set(is_asleep);
     }
 
-    /// Ends a tick. `true`: the committer must be woken now, if [`Gathering::is_pending`].
+    /// Ends a tick. Returns true if the sleeping committer must be woken now.
     pub(crate) fn tick_ended(&self, now_ns: u64) -> bool {
         if !self.is_asleep.get() {
             self.has_new.set(false);

@@ -118,7 +118,8 @@ impl Tx<'_> {
     }
 
     /// Like [`Tx::get`], but the read is not validated: the transaction is not prepared again if another one changes the key.
-    /// For a value that decides the same after every change that others may make, such as a bound that only rises.
+    /// A later change of the key by another transaction is no conflict. It is for a decision that such a change cannot alter, for
+    /// example by a bound that only rises.
     pub fn peek(&mut self, tree: TreeId, key: &[u8]) -> Result<Option<Cow<'_, [u8]>>, StoreError> {
         self.refuse_after_fold(tree)?;
         match self.work.changes.get(tree, key) {
