@@ -54,9 +54,15 @@ fn fields_have_the_types_of_the_schema() {
 #[test]
 fn expressions_have_the_types_of_their_operands() {
     check(
-        "SELECT price + 1 AS a, price * weight AS b, price / 2 AS c, price / :n AS d FROM goods",
+        "SELECT price + 1 AS a, price * weight AS b, price / 2 AS c, price % :n AS d FROM goods",
         &["integer", "number null", "integer", "integer null"],
     );
+    // Outside 64 bits an integer is a real, whose quotient may have a fraction.
+    check(
+        "SELECT -2 / (-3 - :n) AS a, price / :n AS b, :n / price AS c, length(sku) / :n AS d FROM goods",
+        &["number null", "number null", "number null", "integer null"],
+    );
+    check("SELECT COUNT(*) / 2000 AS a, SUM(price) / 2000 AS b FROM goods", &["integer", "number null"]);
     check(
         "SELECT is_new AND price > 1 AS a, weight > 1 AS b, weight IS NULL AS c FROM goods",
         &["integer", "integer null", "integer"],

@@ -210,6 +210,7 @@ impl Inference<'_> {
         let is_zero = !matches!(b, Expr::Literal(OwnedValue::Integer(1..)));
         let types = match op {
             Arithmetic::And | Arithmetic::Or | Arithmetic::ShiftLeft | Arithmetic::ShiftRight => JsonTypes::INTEGER,
+            Arithmetic::Divide if is_integer && !self.divides_wholly(query, a, b) => JsonTypes::NUMBER,
             _ if is_integer => JsonTypes::INTEGER,
             // The difference of infinite numbers, and infinity times zero, are NULL.
             Arithmetic::Add | Arithmetic::Subtract | Arithmetic::Multiply => JsonTypes::NUMBER
@@ -218,6 +219,31 @@ impl Inference<'_> {
         };
         let divides = matches!(op, Arithmetic::Divide | Arithmetic::Remainder);
         types.null_if(both.has(JsonTypes::NULL) || (divides && is_zero))
+    }
+
+    /// Whether the quotient of two integers is an integer. Outside 64 bits an integer is a real, and a quotient of reals may have a
+    /// fraction: -2 / (-3 - 9223372036854775807). A real from 2^63 on, divided by up to 2^10, is at least 2^53, and so has none.
+    fn divides_wholly(&self, query: &Logical, a: &Expr, b: &Expr) -> bool {
+        const DIVISOR_MAX: i64 = 1 << 10;
+        matches!(b, Expr::Literal(OwnedValue::Integer(1..=DIVISOR_MAX)))
+            || (self.is_within_64_bits(query, a) && self.is_within_64_bits(query, b))
+    }
+
+    /// Whether an expression whose value is an integer or NULL is surely within 64 bits.
+    fn is_within_64_bits(&self, query: &Logical, expr: &Expr) -> bool {
+        match expr {
+            Expr::Literal(_) | Expr::Parameter(_) | Expr::Cast(CastType::Integer, _) => true,
+            Expr::Column(column) => {
+                let column = &query.columns[*column];
+                let table = &query.tables[column.table];
+                table.collection().is_some() && table.info(self.catalog).key.field == column.name
+            }
+            Expr::Aggregate(number) => {
+                matches!(query.aggregates[*number].kind, AggregateKind::CountRows | AggregateKind::Count)
+            }
+            Expr::Call(Function::Length | Function::OctetLength | Function::Instr | Function::Unicode, _) => true,
+            _ => false,
+        }
     }
 
     fn call(&self, query: &Logical, function: Function, arguments: &[Expr]) -> JsonTypes {
