@@ -55,7 +55,7 @@ fn requests_of_clients_that_reset_do_not_run() {
 }
 
 #[test]
-fn dear_requests_behind_late_replies_do_not_run_all_at_once() {
+fn expensive_requests_behind_late_replies_do_not_run_all_at_once() {
     let server = TestServer::start(HttpSettings::default());
     let mut light = server.connect();
     light.probe("/first");

@@ -26,9 +26,9 @@ const FORGOTTEN_NS: u64 = 20_000;
 const TURN_NS: std::ops::RangeInclusive<u64> = 10_000..=2_000_000;
 /// Addresses whose use is tracked. Any further address counts as one with no use.
 const ADDRESSES_MAX: usize = 4096;
-/// Initial capacity, so that a loop with few connections allocates nothing later; and the largest capacity kept from one sort to
-/// the next.
+/// Initial capacity: a loop with few connections allocates nothing later.
 const ROOM: usize = 64;
+/// Largest capacity that is kept from one sort to the next.
 const ROOM_KEPT_MAX: usize = 16_384;
 
 /// Use of the loop by an address: its decayed total, and a moving average of the time of its turns.

@@ -28,14 +28,17 @@ use crate::timers::Due;
 #[cfg(doc)]
 use crate::{Traffic, pace::Pace};
 
-/// How many times the paces are checked within the time that a peer may be behind, and the bounds of the interval.
+/// How many times the paces are checked within the time that a peer may be behind.
 const LOOKS: u64 = 8;
+/// Shortest interval of these checks.
 const LOOK_NS_MIN: u64 = 10_000_000;
+/// Longest interval of these checks.
 const LOOK_NS_MAX: u64 = 250_000_000;
-/// If a part is held by at least `MANY` connections, a search selects the holders of a `FOUND_PART`-th of its bound. The list is
-/// used for `FOUND_FOR_NS`.
-const FOUND_PART: usize = 8;
+/// If a part of the memory is held by so many connections or more, a search selects several to be closed.
 const MANY: usize = 64;
+/// Such a search selects the holders of this fraction of the part's bound: one eighth.
+const FOUND_PART: usize = 8;
+/// How long the result of a search is used.
 const FOUND_FOR_NS: u64 = 100_000_000;
 /// The least time that counts for held bytes.
 const HELD_NS_MIN: u64 = 1_000_000;

@@ -1,11 +1,18 @@
 //! The event loop's work: one tick after another, on one thread.
 //!
-//! A tick is: wait for events (without sleeping while connections are on the ready list); read the clock; run the turns of
-//! connections with events, a few of them reading before the first is answered (`batch`); then of those on the ready list;
-//! timers; completions; mail; listeners that have more to accept; the loop's states, for work beside connections; and last the
-//! writes of all connections that mail, neighbours and states have touched. Each part is bounded, so that none delays the others
-//! for long. The turns are bounded in time too (`work_time`): the loop then polls the kernel first, and so learns of new events
-//! and of peers that are gone.
+//! A tick does, in this order:
+//!
+//! 1. wait for events (without sleeping while connections are on a ready list), and read the clock;
+//! 2. turns of connections with events, a few of them reading before the first is answered (`batch`);
+//! 3. turns of the ready list, then of the list of heavy connections;
+//! 4. the loop's states, whose work stands beside connections (`turns_ended`);
+//! 5. timers, completions, mail;
+//! 6. listeners that have more to accept;
+//! 7. the states again (`before_wait`);
+//! 8. one write of each connection that mail, neighbours or states have touched.
+//!
+//! Each part is bounded, so that none delays the others for long. The turns are bounded in time too (`work_time`): the loop then polls
+//! the kernel first, and so learns of new events and of peers that are gone.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -19,34 +26,35 @@ use crate::settings::Outgoing;
 use crate::timers::Due;
 use crate::turn::Turn;
 
-/// Time limit in a tick of reading mail, and of writing its output; and the number of messages between two reads of the clock,
-/// unless they take longer than `DEAR_MAIL_NS` each.
+/// Time limit of reading mail in a tick, and of writing its output.
 const MAIL_NS_MAX: u64 = 250_000;
+/// Messages between two reads of the clock, unless they are expensive.
 const MAIL_LOOK_EVERY: u32 = 4;
-const DEAR_MAIL_NS: u64 = 25_000;
+/// Messages that take longer each are expensive: the clock is read after each.
+const EXPENSIVE_MAIL_NS: u64 = 25_000;
 
 /// Time used by mail in a tick.
 struct MailTime {
     until_ns: u64,
     looked_ns: u64,
     pieces: u32,
-    are_dear: bool,
+    are_expensive: bool,
 }
 
 impl MailTime {
     fn begin() -> MailTime {
         let now_ns = kernel::now_ns();
-        MailTime { until_ns: now_ns + MAIL_NS_MAX, looked_ns: now_ns, pieces: 0, are_dear: false }
+        MailTime { until_ns: now_ns + MAIL_NS_MAX, looked_ns: now_ns, pieces: 0, are_expensive: false }
     }
 
     /// A message was read, or a touched connection written. `true`: the rest waits for the next tick.
     fn is_over(&mut self) -> bool {
         self.pieces += 1;
-        if self.pieces < MAIL_LOOK_EVERY && !self.are_dear {
+        if self.pieces < MAIL_LOOK_EVERY && !self.are_expensive {
             return false;
         }
         let (now_ns, pieces) = (kernel::now_ns(), std::mem::take(&mut self.pieces));
-        self.are_dear = now_ns - self.looked_ns > DEAR_MAIL_NS * u64::from(pieces);
+        self.are_expensive = now_ns - self.looked_ns > EXPENSIVE_MAIL_NS * u64::from(pieces);
         self.looked_ns = now_ns;
         now_ns >= self.until_ns
     }
@@ -150,10 +158,10 @@ impl EventLoop {
         while let Some(id) = going_on.get(done).copied().filter(|_| done == 0 || !self.core.time.tick_is_over()) {
             done += 1;
             let Some(mut connection) = self.core.connections.lend(id.slot, id.generation) else { continue };
-            let is_dear = connection.link.is_heavy || self.core.time.requests_are_expensive();
+            let is_expensive = connection.link.is_heavy || self.core.time.requests_are_expensive();
             let peer = is_pressed.then(|| connection.link.peer.ip());
             let turn = self.core.go_on(&mut connection.link);
-            let ends_batch = is_dear || turn == Turn::Output && connection.link.has_unsent();
+            let ends_batch = is_expensive || turn == Turn::Output && connection.link.has_unsent();
             self.core.connections.take_back(connection);
             if batch.push(Token { slot: id.slot, generation: id.generation }, turn, peer) || ends_batch {
                 self.take_turns(&mut batch);

@@ -14,14 +14,14 @@ const LOOK_EVERY: u32 = 4;
 const LOOK_EVERY_CHEAP: u32 = 16;
 const CHEAP_NS: u64 = 4_000;
 /// After requests that took longer than this each, the clock is read at every request.
-const HEAVY_NS: u64 = 250_000;
+const EXPENSIVE_NS: u64 = 250_000;
 /// A turn that takes longer is over: the rest of its requests wait for the next tick.
 const TURN_NS_MAX: u64 = 1_000_000;
 /// A tick that takes longer is over: connections that had no turn wait for the next tick, which begins by polling the kernel.
 const TICK_NS_MAX: u64 = 10_000_000;
-/// The same for a tick whose requests took more than [`DEAR_NS`] each: other clients' requests must not wait for them.
-const DEAR_TICK_NS_MAX: u64 = 500_000;
-const DEAR_NS: u64 = 10_000;
+/// The same for a tick whose requests took more than [`SLOW_NS`] each: other clients' requests must not wait for them.
+const SLOW_TICK_NS_MAX: u64 = 500_000;
+const SLOW_NS: u64 = 10_000;
 
 /// See the module's documentation.
 #[derive(Default)]
@@ -70,8 +70,8 @@ impl WorkTime {
             self.look_after = look_after(each_ns);
         }
         self.tick_requests += requests;
-        let dear_ns = DEAR_TICK_NS_MAX.max(DEAR_NS * self.tick_requests);
-        self.tick_is_over |= self.clock_ns.saturating_sub(self.tick_ns) > TICK_NS_MAX.min(dear_ns);
+        let slow_ns = SLOW_TICK_NS_MAX.max(SLOW_NS * self.tick_requests);
+        self.tick_is_over |= self.clock_ns.saturating_sub(self.tick_ns) > TICK_NS_MAX.min(slow_ns);
     }
 
     /// The clock at its last read.
@@ -94,7 +94,7 @@ impl WorkTime {
 
 /// Requests until the next read of the clock, after requests that took this long each.
 fn look_after(each_ns: u64) -> u32 {
-    if each_ns > HEAVY_NS {
+    if each_ns > EXPENSIVE_NS {
         1
     } else if each_ns > CHEAP_NS {
         LOOK_EVERY
@@ -109,7 +109,7 @@ mod tests {
 
     #[test]
     fn the_clock_is_read_more_often_after_expensive_requests() {
-        assert_eq!([0, CHEAP_NS, CHEAP_NS + 1, HEAVY_NS, HEAVY_NS + 1].map(look_after), [16, 16, 4, 4, 1]);
+        assert_eq!([0, CHEAP_NS, CHEAP_NS + 1, EXPENSIVE_NS, EXPENSIVE_NS + 1].map(look_after), [16, 16, 4, 4, 1]);
     }
 
     #[test]

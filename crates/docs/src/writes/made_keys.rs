@@ -215,8 +215,8 @@ impl KeyCounter {
         change: &mut C,
     ) -> Result<(), WriteError> {
         let name = info.name.as_bytes();
-        // While the database is open the row only rises, so a number below it stays below. Were this read validated, each move of the row would make all
-        // waiting inserts be prepared again.
+        // While the database is open the row only rises, so a number below it stays below. Were this read validated, each move of the
+        // row would make all waiting inserts be prepared again.
         let reserved = change.peek(self.sequences, name)?.map_or(0, |row| number(&row));
         if given < reserved && given != reserved.saturating_sub(AHEAD) {
             return Ok(());

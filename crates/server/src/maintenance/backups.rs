@@ -50,8 +50,10 @@ impl Backups {
     pub(crate) fn take_turn(self: &Arc<Backups>, name: &str) -> Result<BackupPermit, Failure> {
         let mut under_way = self.under_way();
         if let Some(other) = under_way.as_ref() {
-            let detail =
-                format!("the backup `{}` is under way: one at a time; GET /_/backup tells how far", other.name);
+            let detail = format!(
+                "the backup `{}` is running, and only one runs at a time: GET /_/backup shows its progress",
+                other.name
+            );
             return Err(Failure::new(FailureKind::Conflict, detail));
         }
         *under_way = Some(UnderWay { name: name.to_owned(), progress: CopyProgress::default() });

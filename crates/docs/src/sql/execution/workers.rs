@@ -129,7 +129,9 @@ mod tests {
         let (workers, barrier) = (Workers::new(4), &Barrier::new(2));
         let taken = workers.take();
         let busy = std::thread::scope(|scope| {
-            taken.spawn(scope, 1, move || drop(barrier.wait()));
+            taken.spawn(scope, 1, move || {
+                barrier.wait();
+            });
             let busy = workers.busy();
             barrier.wait();
             busy
