@@ -79,7 +79,7 @@ fn values_of_an_inner_query_share_the_memory_with_its_rows() {
     });
     let mut limits: Vec<&str> = limits.collect();
     limits.dedup();
-    assert_eq!(limits, ["bytes of rows kept for a join or an inner query", "bytes of values that are looked up", ""]);
+    assert_eq!(limits, ["bytes of rows kept for a join or a subquery", "bytes of values that are looked up", ""]);
 }
 
 #[test]

@@ -129,7 +129,7 @@ fn what_is_on_the_right_of_except_takes_no_memory() {
     assert_eq!(run("SELECT 'x' AS c UNION SELECT 'y' INTERSECT SELECT c FROM t").unwrap(), (0, 4_000));
     match run("SELECT c FROM t UNION SELECT 'y'") {
         Err(QueryError::Limit { what, limit }) => {
-            assert_eq!((what, limit), ("bytes of rows kept for a join or an inner query", 40_000));
+            assert_eq!((what, limit), ("bytes of rows kept for a join or a subquery", 40_000));
         }
         other => panic!("{other:?}"),
     }

@@ -221,7 +221,7 @@ fn rows_that_an_expression_asks_for_stay_in_memory_and_more_of_them_is_told() {
     {
         let query = PreparedQuery::prepare(sql, &both.memory.catalog).unwrap();
         let refused = run(&query, &both, &mut Scratch::new(), &disk.budget(2_000)).expect_err(sql);
-        let told = "the query exceeds its limit of 2000 bytes of rows kept for a join or an inner query";
+        let told = "the query exceeds its limit of 2000 bytes of rows kept for a join or a subquery";
         assert_eq!(refused, told, "{sql}");
     }
 }

@@ -94,14 +94,25 @@ impl Program {
     /// A Redis without persistence.
     pub(crate) fn redis() -> Program {
         // Another test's server may have taken the port before this one used it: then another process answers.
-        let tries = std::iter::repeat_with(|| Program::redis_at(free_port())).take(PORTS_TRIED);
-        tries.into_iter().find(Program::answers_itself).expect("a port that nobody else takes")
+        let mut tries = std::iter::repeat_with(free_port).take(PORTS_TRIED);
+        let started = tries.find_map(|port| Program::try_redis_at(port).filter(Program::answers_itself));
+        started.expect("a port that no other process takes")
     }
 
-    /// Whether the server that answers on the port is this process.
+    /// Whether the server that answers on the port is this process. Another one may end meanwhile.
     fn answers_itself(&self) -> bool {
-        let told = Plain::connect(self.address).text(&["INFO", "server"]);
-        told.contains(&format!("process_id:{}\r\n", self.process.id()))
+        let own = format!("process_id:{}\r\n", self.process.id());
+        self.info().is_ok_and(|info| info.contains(&own))
+    }
+
+    /// The reply to INFO of the server on the port.
+    fn info(&self) -> std::io::Result<String> {
+        let mut stream = TcpStream::connect(self.address)?;
+        stream.set_read_timeout(Some(PATIENCE))?;
+        stream.write_all(b"INFO server\r\nQUIT\r\n")?;
+        let mut info = String::new();
+        stream.read_to_string(&mut info)?;
+        Ok(info)
     }
 
     /// Kills it, as a crash would; returns its port.
@@ -117,8 +128,12 @@ impl Program {
 
     /// Starts it on this port.
     pub(crate) fn redis_at(port: u16) -> Program {
+        Program::try_redis_at(port).expect("redis-server ended before it listened")
+    }
+
+    fn try_redis_at(port: u16) -> Option<Program> {
         let arguments = ["--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--dir", "/tmp", "--port"];
-        Program::start(command("redis-server").args(arguments).arg(port.to_string()), port)
+        Program::try_start(command("redis-server").args(arguments).arg(port.to_string()), port)
     }
 }
 

@@ -131,8 +131,8 @@ fn files_are_checked_with_their_places() {
     check_files("GET /a/{*path}", "\".\"", &["5:9", "would serve this file", "a folder of its own"]);
     check_files("GET /a/{*path}", "\"..\"", &["5:9", "would serve this file"]);
     check_files("GET /a/{*path}", "5", &["5:9", "is an integer", "text"]);
-    check_files("GET /a/{path}", "\"/usr\"", &["5:9", "no part of it says which file", "GET /path/{*name}"]);
-    check_files("GET /a", "\"/usr\"", &["5:9", "no part of it says which file"]);
+    check_files("GET /a/{path}", "\"/usr\"", &["5:9", "no parameter for the path of the file", "GET /path/{*name}"]);
+    check_files("GET /a", "\"/usr\"", &["5:9", "no parameter for the path of the file"]);
     check_files("POST /a/{*path}", "\"/usr\"", &["5:9", "the method POST"]);
     check_files("GET /a/{*path}/b", "\"/usr\"", &["4:9", "`{*path}` is no parameter"]);
     check_files("GET /{path}/{*path}", "\"/usr\"", &["4:9", "{path} is listed twice"]);

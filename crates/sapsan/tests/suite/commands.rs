@@ -448,7 +448,7 @@ fn a_token_is_made_put_into_the_file_and_used_by_commands() {
         let text = String::from_utf8_lossy(&output.stderr).into_owned();
         assert!(!output.status.success() && text.contains(why), "{arguments:?}: {text}");
     };
-    refused(&["stat", url, "--token", "sapsan_0"], "the server answers 401: the token is none");
+    refused(&["stat", url, "--token", "sapsan_0"], "the server answers 401: unknown token");
     refused(&["backup", url, "monday", "--token", &reader], "the token `reader` allows read; this needs admin");
     refused(&["verify", url, "--views", "--token", "a b"], "bytes that no token has");
     assert!(sapsan(folder.path(), &["stat", url, "--token", &reader]).status.success());

@@ -196,7 +196,7 @@ impl Reloader {
             Err(refused) => {
                 reloads.refused.fetch_add(1, Ordering::Relaxed);
                 let failure = refused.failure();
-                tracing::error!(why = %failure.detail, "the reload is rejected: the previous configuration stays in force");
+                tracing::error!(why = %failure.detail, "the configuration is not reloaded: the previous one stays in force");
                 Some((failure, refused.members()))
             }
         };
