@@ -30,9 +30,9 @@ use crate::{Traffic, pace::Pace};
 
 /// How many times the paces are checked within the time that a peer may be behind.
 const LOOKS: u64 = 8;
-/// Shortest interval of these checks.
+/// Shortest time between two checks of the paces.
 const LOOK_NS_MIN: u64 = 10_000_000;
-/// Longest interval of these checks.
+/// Longest time between two checks of the paces.
 const LOOK_NS_MAX: u64 = 250_000_000;
 /// If a part of the memory is held by so many connections or more, a search selects several to be closed.
 const MANY: usize = 64;

@@ -137,7 +137,7 @@ enum Cut {
     Nobody,
     /// The client did not receive in time.
     TooSlow,
-    /// The query's time was over while it waited for memory that other replies hold: the client had taken everything.
+    /// There was no memory in time, because other replies hold it: the client had taken everything.
     OutOfTime,
     /// Data that was read was not available.
     Lost,

@@ -8,7 +8,8 @@
 //!   (the kernel may have dropped the dirty pages: fsync(2), "ERRORS").
 //! - A new, renamed or removed name is durable after [`Disk::sync_dir`].
 //! - A write through a file opened as [`Access::Direct`] is durable when it returns, unless it grew the file.
-//! - `sync_range` writes a range and waits for it, but does not make it durable: the device may keep it in its cache (sync_file_range(2), "WARNING").
+//! - `sync_range` writes a range and waits for it, but does not make it durable: the device may keep it in its cache
+//!   (sync_file_range(2), "WARNING").
 //! - A map sees what `write_at` wrote: both go through the page cache.
 //! - A read past the page cache sees it too: dirty pages in its range are written first (open(2), "O_DIRECT").
 //!

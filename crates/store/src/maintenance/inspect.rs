@@ -68,7 +68,7 @@ impl fmt::Display for Inventory {
         let (oldest, kept) = (self.stats.changes_oldest, self.stats.changes_kept_bytes);
         writeln!(
             out,
-            "changes since version {oldest} can be read; {kept} bytes of log are kept only for that reader or backup"
+            "changes since version {oldest} can be read; {kept} bytes of log are kept only for readers of changes"
         )
     }
 }
