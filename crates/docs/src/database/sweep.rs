@@ -89,7 +89,11 @@ impl DocumentDatabase {
                 swept.lag_ms = ((sweep.due.seconds() - first) * 1000.0).round() as u64;
             }
             left -= keys.keys.len();
-            self.remove(collection, &sweep.due, &keys.keys, &mut swept)?;
+            if !keys.keys.is_empty()
+                && let Some(_passing) = self.pass(WriteKind::Long)
+            {
+                self.remove(collection, &sweep.due, &keys.keys, &mut swept)?;
+            }
             if keys.keys.len() < most {
                 sweep.ranges.pop_front();
             }
@@ -97,23 +101,8 @@ impl DocumentDatabase {
         Ok(swept)
     }
 
-    /// Removes the documents that are still expired; counts those that cannot be removed.
+    /// Removes the documents that are still expired, inside the gate; counts those that cannot be removed.
     fn remove(
-        &self,
-        collection: &Collection,
-        due: &Due,
-        keys: &[Vec<u8>],
-        swept: &mut Swept,
-    ) -> Result<(), WriteError> {
-        if keys.is_empty() {
-            return Ok(());
-        }
-        let Some(_passing) = self.pass(WriteKind::Long) else { return Ok(()) };
-        self.remove_passed(collection, due, keys, swept)
-    }
-
-    /// The same inside the gate.
-    fn remove_passed(
         &self,
         collection: &Collection,
         due: &Due,
@@ -146,7 +135,7 @@ impl DocumentDatabase {
             }
         }
         let going = keys.iter().zip(&stays).filter(|(_, stays)| !**stays);
-        going.into_iter().try_for_each(|(key, _)| self.remove_passed(collection, due, std::slice::from_ref(key), swept))
+        going.into_iter().try_for_each(|(key, _)| self.remove(collection, due, std::slice::from_ref(key), swept))
     }
 
     /// Removes documents in one transaction, except those that are no longer expired; returns their number.
