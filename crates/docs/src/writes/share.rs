@@ -59,6 +59,12 @@ impl Share {
         Share { begun: Instant::now(), time_max: of.time_max() }
     }
 
+    /// A share that is never over, for tests of what a transaction does in it.
+    #[cfg(test)]
+    pub(crate) fn unlimited(of: ShareOf) -> Share {
+        Share { time_max: Duration::MAX, ..Share::begin(of) }
+    }
+
     pub(crate) fn is_over(&self) -> bool {
         self.begun.elapsed() > self.time_max
     }

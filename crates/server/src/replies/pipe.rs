@@ -137,11 +137,11 @@ enum Cut {
     Nobody,
     /// The client did not receive in time.
     TooSlow,
-    /// There was no memory in time, because other replies hold it: the client had taken everything.
+    /// The query's time was over before other replies left memory for the next piece: the client had taken everything.
     OutOfTime,
     /// Data that was read was not available.
     Lost,
-    /// Nothing was sent, because too many large replies wait.
+    /// Other replies hold the memory: for the first byte, or for the next piece while others wait for the thread.
     Busy,
 }
 
@@ -260,9 +260,13 @@ impl<'f> Reply<'f> {
                     break taken;
                 }
             }
-            let stands = state.went_on.is_some_and(|since| since.elapsed() > self.patience());
-            if stands || is_over() {
-                return Err(if state.pieces.is_empty() { Cut::OutOfTime } else { Cut::TooSlow });
+            let is_over = is_over();
+            if is_over || state.went_on.is_some_and(|since| since.elapsed() > self.patience()) {
+                return Err(match state.pieces.is_empty() {
+                    false => Cut::TooSlow,
+                    true if is_over => Cut::OutOfTime,
+                    true => Cut::Busy,
+                });
             }
             let waited = self.pipe.taken.wait_timeout(state, LOOK);
             state = waited.unwrap_or_else(PoisonError::into_inner).0;
