@@ -71,7 +71,7 @@ fn slow() -> Vec<String> {
         // Dates, and conversions without output.
         table(&sum_of("length(strftime(replace(printf('%.150000c', 'x'), 'x', '%J'), id))", 100)),
         table(&sum_of("length(printf(replace(printf('%.300000c', 'x'), 'x', '%.0f'), 1e300))", 100)),
-        // Rows of inner queries.
+        // Rows of subqueries.
         "SELECT COUNT(*) AS n FROM t a, t b, t c, t d WHERE a.c || b.c || c.c || d.c = 'x'".to_owned(),
         "SELECT id FROM t x WHERE (SELECT COUNT(*) FROM t y, t z, t w WHERE y.a + z.a + w.a = x.id + 100) > 0"
             .to_owned(),

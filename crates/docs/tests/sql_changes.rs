@@ -318,7 +318,7 @@ fn what_is_not_supported_says_so_with_its_position() {
     let update = "INSERT INTO users (id) VALUES (1) ON CONFLICT (id) DO UPDATE SET";
     check(&format!("{update} id = 2"), Invalid, (1, 66), "the key \"id\" cannot be changed");
     check(&format!("{update} gender = excluded.age"), UnknownName, (1, 84), "no field \"age\"");
-    check(&format!("{update} gender = (SELECT 'm')"), NotYet, (1, 13), "an inner query in DO UPDATE");
+    check(&format!("{update} gender = (SELECT 'm')"), NotYet, (1, 13), "a subquery in DO UPDATE");
     let nothing = "INSERT INTO users (id) VALUES (1) ON CONFLICT (gender) DO NOTHING";
     check(nothing, Invalid, (1, 48), "\"gender\", which is neither the key nor unique");
     check("DELETE FROM users RETURNING COUNT(*) AS n", NotYet, (1, 29), "an aggregate");

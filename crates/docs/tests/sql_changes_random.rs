@@ -212,7 +212,7 @@ fn inner_queries_see_nothing_that_their_statement_writes() {
             "UPDATE t SET a = (SELECT COUNT(*) FROM t q WHERE q.a IS NOT NULL AND q.id <= t.id)",
             "[[1,1],[2,2],[3,2],[4,3],[5,4]]",
         ),
-        // An inner query reads the key, too.
+        // A subquery reads the key, too.
         (
             "UPDATE t SET b = (SELECT q.id FROM t q WHERE q.id < t.id AND NOT EXISTS (SELECT t.id FROM u)) WHERE id > 1",
             "[[1,1],[2,2],[3,2],[4,3],[5,4]]",

@@ -45,7 +45,7 @@ fn they_stand_wherever_an_expression_does() {
 #[test]
 fn names_are_looked_for_from_the_inside_outwards() {
     for sql in [
-        // The inner b belongs to the inner query.
+        // The inner b belongs to the subquery.
         "SELECT id FROM t WHERE EXISTS (SELECT 1 FROM u WHERE b = 1 AND u.a = t.a) ORDER BY id",
         // The innermost query depends on both enclosing queries; the one between depends on the outermost, or on none.
         "SELECT id FROM t x WHERE EXISTS (SELECT 1 FROM u y WHERE y.a = x.a AND EXISTS (SELECT 1 FROM t z WHERE z.b = y.b \

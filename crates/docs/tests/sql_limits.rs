@@ -1,5 +1,5 @@
 //! The limit of rows read is exact: a query that needs one row more always fails, and one within the limit never does. That
-//! holds for rows read by the query itself, by its inner queries and by several threads.
+//! holds for rows read by the query itself, by its subqueries and by several threads.
 
 use std::borrow::Cow;
 use std::ops::ControlFlow;

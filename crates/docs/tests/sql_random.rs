@@ -103,7 +103,7 @@ fn what_campaigns_found_stays_mended() {
     ];
     let both = crate::sql_oracle::Both::new(&t, &t);
     for value in [
-        // The value of an inner query has the affinity of its selected column.
+        // The value of a subquery has the affinity of its selected column.
         "CAST(x.c AS TEXT) = (SELECT q.c FROM u q WHERE q.id = 0)",
         "CAST(x.c AS TEXT) = (SELECT q.c + 0 FROM u q WHERE q.id = 0)",
         "CAST(x.c AS TEXT) = (SELECT MAX(q.c) FROM u q WHERE q.id = 0)",
@@ -112,7 +112,7 @@ fn what_campaigns_found_stays_mended() {
         "(CAST(x.c AS TEXT), 1) >= ((SELECT q.c FROM u q WHERE q.id = 0), 0)",
         "((SELECT q.c FROM u q WHERE q.id = 0), 1) IN (SELECT CAST(q.c AS TEXT), q.b FROM u q)",
         "CASE CAST(x.c AS TEXT) WHEN (SELECT q.c FROM u q WHERE q.id = 0) THEN 1 END",
-        // IN with an inner query converts both sides to reals if one is a CAST to a real and the other has no affinity.
+        // IN with a subquery converts both sides to reals if one is a CAST to a real and the other has no affinity.
         "CAST(x.a AS REAL) IN (SELECT COALESCE(q.b, 9223372036854775807) FROM u q)",
         "CAST(x.c AS REAL) IN (SELECT COALESCE(q.b, 1) FROM u q)",
         "CAST(x.c AS REAL) IN (SELECT q.b FROM u q)",

@@ -1,4 +1,4 @@
-//! UNION, EXCEPT and INTERSECT: SQLite's rows in any combination, as inner queries and in INSERT … SELECT; bounded memory.
+//! UNION, EXCEPT and INTERSECT: SQLite's rows in any combination, as subqueries and in INSERT … SELECT; bounded memory.
 
 use docs::sql::{Budget, PreparedQuery, QueryError, Scratch};
 use serde_json::{Value as Json, json};

@@ -53,7 +53,7 @@ const KINDS: [Kind; 35] = [
         )
     }),
     ("functions around sums", |depth| tests(&around(depth, "abs(", &sum(), ")"))),
-    ("inner queries around sums", |depth| {
+    ("subqueries around sums", |depth| {
         tests(&around(depth, &format!("a + 0 IN (SELECT {} FROM u WHERE ", sum()), "a = 1", ")"))
     }),
     ("OR and AND", |depth| {
@@ -86,7 +86,7 @@ const KINDS: [Kind; 35] = [
         let on = around(depth, "x.a = 1 OR (", "y.a = x.a", ")");
         format!("SELECT x.id FROM (t x JOIN (u y JOIN t z ON {on}) ON {on})")
     }),
-    ("inner queries", |depth| tests(&around(depth, "a + 0 IN (SELECT a FROM u WHERE ", "a = 1", ")"))),
+    ("subqueries", |depth| tests(&around(depth, "a + 0 IN (SELECT a FROM u WHERE ", "a = 1", ")"))),
     ("joins", |depth| {
         let joins =
             (1..=depth).map(|number| format!(" LEFT JOIN u u{number} ON u{number}.id = t.id AND u{number}.a < 9"));

@@ -33,7 +33,7 @@ use crate::opening::{
     rebuild, stored_catalog, stored_rows,
 };
 use crate::sql::{PreparedQuery, SqlError};
-use crate::views::{self, Builder, Heart, ViewId, ViewReport, ViewState, ViewStatus, Views};
+use crate::views::{self, Builder, DatabaseCore, ViewId, ViewReport, ViewState, ViewStatus, Views};
 use crate::writes::{
     Collection, Keys, LONG_CHECK_BYTES, LongCheck, Op, Precondition, Prepared, RuleStatus, Written, announced, scratch,
     write,
@@ -55,7 +55,7 @@ pub(crate) struct Inner {
     pub(crate) index_builder: Mutex<IndexBuilder>,
     /// Its thread stops when it is dropped.
     counter: CountingThread,
-    pub(crate) heart: Arc<Heart>,
+    pub(crate) core: Arc<DatabaseCore>,
     pub(crate) dir: PathBuf,
     catalog: Catalog,
     dropped: Differences,
@@ -78,11 +78,11 @@ impl Drop for Inner {
         if self.is_superseded.load(Ordering::SeqCst) {
             return;
         }
-        let next = NextNumbers(self.heart.collections.iter().filter_map(next_number).collect());
+        let next = NextNumbers(self.core.collections.iter().filter_map(next_number).collect());
         if !next.0.is_empty()
-            && let Ok(reader) = self.heart.store.reader()
+            && let Ok(reader) = self.core.store.reader()
         {
-            let _ = self.heart.store.submit(&reader, Box::new(next));
+            let _ = self.core.store.submit(&reader, Box::new(next));
         }
     }
 }
@@ -175,7 +175,7 @@ impl DocumentDatabase {
         store: Store,
         stored: &Rows,
         generations: Arc<()>,
-        until_now: Option<&Heart>,
+        until_now: Option<&DatabaseCore>,
     ) -> Result<(DocumentDatabase, Rows), DatabaseOpenError> {
         let catalog_tree = store.tree(CATALOG_TREE)?;
         let reader = store.reader()?;
@@ -202,23 +202,28 @@ impl DocumentDatabase {
         }
         catalog.views = views::tables(config, &catalog)?;
         for collection in &mut collections {
-            let until_now = until_now.and_then(|heart| heart.collection(&collection.info.name)?.keys.as_ref());
+            let until_now = until_now.and_then(|core| core.collection(&collection.info.name)?.keys.as_ref());
             collection.keys = Keys::open(&store, &reader.snapshot(), &collection.info, until_now)?;
         }
         drop(reader);
-        let heart =
-            Arc::new(Heart { store, collections, views: watched.views, catalog_tree, build_bytes: config.build_bytes });
-        heart.take_folds();
-        let builder = Builder::start(&heart, config.build_threads)?;
-        let index_builder = IndexBuilder::start(&heart)?;
-        catalog.counts = counter::counts(&heart);
-        let counter = CountingThread::start(&heart, &catalog, stored)?;
-        let is_timed = heart.collections.iter().any(Collection::is_timed);
+        let core = Arc::new(DatabaseCore {
+            store,
+            collections,
+            views: watched.views,
+            catalog_tree,
+            build_bytes: config.build_bytes,
+        });
+        core.take_folds();
+        let builder = Builder::start(&core, config.build_threads)?;
+        let index_builder = IndexBuilder::start(&core)?;
+        catalog.counts = counter::counts(&core);
+        let counter = CountingThread::start(&core, &catalog, stored)?;
+        let is_timed = core.collections.iter().any(Collection::is_timed);
         let inner = Inner {
             builder: Mutex::new(builder),
             index_builder: Mutex::new(index_builder),
             counter,
-            heart,
+            core,
             dir: dir.to_path_buf(),
             catalog,
             dropped,
@@ -254,7 +259,7 @@ impl DocumentDatabase {
 
     /// An open collection. Panics if the id comes from another database that has more collections.
     pub fn collection_at(&self, id: CollectionId) -> &Collection {
-        &self.inner.heart.collections[id.0]
+        &self.inner.core.collections[id.0]
     }
 
     /// The declared view of that name.
@@ -270,17 +275,17 @@ impl DocumentDatabase {
 
     /// The engine below: for checkpoints, statistics and backups.
     pub fn store(&self) -> &Store {
-        &self.inner.heart.store
+        &self.inner.core.store
     }
 
     /// The state of all views: the declared ones, then old versions that serve until a changed definition is built.
     pub fn views(&self) -> Vec<ViewStatus> {
-        self.inner.heart.views.list.iter().map(|view| view.status()).collect()
+        self.inner.core.views.list.iter().map(|view| view.status()).collect()
     }
 
     /// The first view whose build failed.
     pub fn failed_view(&self) -> Option<ViewStatus> {
-        let mut views = self.inner.heart.views.list.iter();
+        let mut views = self.inner.core.views.list.iter();
         views.find(|view| view.state() == ViewState::Failed).map(|view| view.status())
     }
 
@@ -293,7 +298,7 @@ impl DocumentDatabase {
 
     /// The rules that were announced when the database was opened, with their states.
     pub fn rules(&self) -> Vec<RuleStatus> {
-        self.inner.heart.collections.iter().flat_map(Collection::rules).collect()
+        self.inner.core.collections.iter().flat_map(Collection::rules).collect()
     }
 
     /// Waits until no index or unique field is being built and no new rule is being checked against stored documents.
@@ -305,7 +310,7 @@ impl DocumentDatabase {
 
     /// Updates the planner's statistics ([`crate::catalog::counts`]). A thread also does so periodically.
     pub fn count(&self) {
-        self.inner.counter.count(&self.inner.heart, &self.inner.catalog);
+        self.inner.counter.count(&self.inner.core, &self.inner.catalog);
     }
 
     /// Computes a view again at one version and compares the result with the view's rows, while writes continue. `None`: there
@@ -316,23 +321,23 @@ impl DocumentDatabase {
 
     /// The same, with `goes_on` called repeatedly. Once it returns false, the verification ends with [`ReadError::Stopped`].
     pub fn verify_view_while(&self, name: &str, goes_on: &dyn Fn() -> bool) -> Result<Option<ViewReport>, ReadError> {
-        let views = &self.inner.heart.views.list;
+        let views = &self.inner.core.views.list;
         let Some(view) = views.iter().find(|view| view.name == name && view.is_ready()) else { return Ok(None) };
         let session = self.session()?;
         let now = session.now();
-        let heart = &self.inner.heart;
+        let core = &self.inner.core;
         let source = match view.definition.collection() {
-            Some(collection) => views::ViewSource::Collection(&heart.collections[collection]),
-            None => views::ViewSource::View(heart.views.lower(view).unwrap_or(view)),
+            Some(collection) => views::ViewSource::Collection(&core.collections[collection]),
+            None => views::ViewSource::View(core.views.lower(view).unwrap_or(view)),
         };
-        let mut report = views::verify(now.snapshot(), &heart.store, (source, view), heart.build_bytes, goes_on)?;
+        let mut report = views::verify(now.snapshot(), &core.store, (source, view), core.build_bytes, goes_on)?;
         now.check_indexes()?;
         report.version = now.version();
         Ok(Some(report))
     }
 
     pub(crate) fn views_at_work(&self) -> &Views {
-        &self.inner.heart.views
+        &self.inner.core.views
     }
 
     /// The directory of the database.
@@ -347,7 +352,7 @@ impl DocumentDatabase {
             return database.write_now(&write);
         };
         let (mut outcome, mut long_check) = (None, LongCheck::default());
-        let commit = self.inner.heart.store.commit(&mut |tx| {
+        let commit = self.inner.core.store.commit(&mut |tx| {
             let prepared = self.prepare(write, tx, &mut long_check);
             let result = if prepared.is_ok() { Ok(()) } else { Err(engine::Abort) };
             outcome = Some(prepared);
@@ -366,7 +371,7 @@ impl DocumentDatabase {
         };
         let mut refused = None;
         let mut checks: Vec<LongCheck> = writes.iter().map(|_| LongCheck::default()).collect();
-        let commit = self.inner.heart.store.commit(&mut |tx| {
+        let commit = self.inner.core.store.commit(&mut |tx| {
             let mut each = writes.iter().zip(&mut checks);
             refused = each.find_map(|(write, long_check)| self.prepare(write, tx, long_check).err());
             checks.iter_mut().for_each(LongCheck::was_prepared);

@@ -114,7 +114,7 @@ impl DocumentDatabase {
         let waited = began.elapsed();
         database.begin_builds();
         database.inner.gate.open();
-        let drop_trees = || rebuild::drop_trees(database.store(), self.inner.heart.catalog_tree, &drops);
+        let drop_trees = || rebuild::drop_trees(database.store(), self.inner.core.catalog_tree, &drops);
         if let Err(why) = caught::outcome(drop_trees) {
             // The rows remain: the next opening removes the trees.
             tracing::error!(why, "trees that are no longer declared cannot be removed");
@@ -165,10 +165,10 @@ impl DocumentDatabase {
     /// The new database, closed to writes, and the rows that name trees to be removed.
     fn make(&self, config: &Config) -> Result<(DocumentDatabase, Rows), DatabaseOpenError> {
         let store = self.store().clone();
-        let stored = stored_rows::read(&store.reader()?.snapshot(), self.inner.heart.catalog_tree)?;
+        let stored = stored_rows::read(&store.reader()?.snapshot(), self.inner.core.catalog_tree)?;
         let generations = Arc::clone(&self.inner.generations);
         let (database, rows) =
-            DocumentDatabase::assemble(config, &self.inner.dir, store, &stored, generations, Some(&self.inner.heart))?;
+            DocumentDatabase::assemble(config, &self.inner.dir, store, &stored, generations, Some(&self.inner.core))?;
         let closed = database.inner.gate.close_to_long() && database.inner.gate.close();
         debug_assert!(closed, "nobody knows it yet");
         let mut drops: Rows = stored;
@@ -178,7 +178,7 @@ impl DocumentDatabase {
 
     /// The rows of the catalog's tree.
     fn catalog_rows(&self) -> Result<CatalogRows, engine::StoreError> {
-        let (mut rows, tree) = (CatalogRows::new(), self.inner.heart.catalog_tree);
+        let (mut rows, tree) = (CatalogRows::new(), self.inner.core.catalog_tree);
         self.store().reader()?.snapshot().scan(tree, KeyRange::ALL, Direction::Forward, &mut |key, value| {
             rows.insert(key.to_vec(), value.to_vec());
             ControlFlow::Continue(())
@@ -190,7 +190,7 @@ impl DocumentDatabase {
     /// later opening. For example, a view whose collection was empty could be marked as ready although writes have not
     /// maintained it since.
     fn put_back(&self, before: &CatalogRows) -> Result<(), engine::StoreError> {
-        let (now, tree) = (self.catalog_rows()?, self.inner.heart.catalog_tree);
+        let (now, tree) = (self.catalog_rows()?, self.inner.core.catalog_tree);
         if now != *before {
             self.store().commit(&mut |tx| {
                 now.keys().filter(|key| !before.contains_key(*key)).for_each(|key| tx.delete(tree, key));
@@ -199,7 +199,7 @@ impl DocumentDatabase {
                 Ok(())
             })?;
         }
-        self.inner.heart.take_folds();
+        self.inner.core.take_folds();
         Ok(())
     }
 
@@ -212,10 +212,10 @@ impl DocumentDatabase {
     /// Restarts the index builder after a failed reopening. Views that were being built fail, because their snapshots are gone.
     /// The next successful reopening begins them anew ([`DocumentDatabase::has_stopped_builds`]).
     fn start_builders(&self) {
-        for view in self.inner.heart.views.list.iter().filter(|view| view.state() == views::ViewState::Building) {
+        for view in self.inner.core.views.list.iter().filter(|view| view.state() == views::ViewState::Building) {
             view.fail(STOPPED.to_string());
         }
-        match IndexBuilder::start(&self.inner.heart) {
+        match IndexBuilder::start(&self.inner.core) {
             Ok(builder) => {
                 builder.begin();
                 *self.inner.index_builder.lock().unwrap_or_else(PoisonError::into_inner) = builder;
@@ -301,7 +301,7 @@ impl DocumentDatabase {
 
     /// Whether a failed reopening has stopped builds of views: reopening with the same configuration begins them anew.
     pub fn has_stopped_builds(&self) -> bool {
-        self.inner.heart.views.list.iter().any(|view| view.has_failed_for(STOPPED))
+        self.inner.core.views.list.iter().any(|view| view.has_failed_for(STOPPED))
     }
 
     /// Whether a rule came into force since the opening: queries use it after a reopening with the same configuration.

@@ -29,9 +29,9 @@ pub(super) fn run(
 ) -> Result<ImportReport, ImportError> {
     let mut all: Vec<_> = gathered.take_records().map(Some).collect();
     for number in order(database) {
-        let Some(CollectionRecords { risen, sorters, .. }) = all[number].take() else { continue };
+        let Some(CollectionRecords { ascending, sorters, .. }) = all[number].take() else { continue };
         // The index entries collected so far are discarded: each write makes its own.
-        let earlier = risen.map(Earlier::of).transpose().map_err(|error| explain(&gathered, None, error))?;
+        let earlier = ascending.map(Earlier::of).transpose().map_err(|error| explain(&gathered, None, error))?;
         let mut records =
             Records::new(earlier.as_ref(), Sorter::merge(sorters)?).map_err(|error| explain(&gathered, None, error))?;
         let mut batch = Batch::default();

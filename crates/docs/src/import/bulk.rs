@@ -7,10 +7,10 @@
 use std::collections::VecDeque;
 use std::sync::Mutex;
 
+use super::ascending::AscendingRecords;
 use super::gather::{CollectionRecords, Gathered};
-use super::making::{Made, Making};
 use super::records::{Earlier, Record, Records};
-use super::rising::Risen;
+use super::trees_builder::{BuiltTrees, TreesBuilder};
 use super::{BadRecord, ImportError, ImportOptions, ImportProgress, ImportReport, SKIPPED_TOLD_MAX, SORT_BYTES};
 use crate::database::{CollectionId, DocumentDatabase};
 use crate::encoding::KeyType;
@@ -21,7 +21,7 @@ use crate::opening::{DocumentOrigin, LoadError, STORED, Targets, Task, loader};
 /// A collection whose documents are built.
 struct Built<'c> {
     number: usize,
-    made: Made<'c>,
+    made: BuiltTrees<'c>,
     /// The listed duplicate keys: the origins of the first record and of the later one.
     again: Vec<(DocumentOrigin, DocumentOrigin)>,
     /// The number of further ones.
@@ -72,23 +72,23 @@ fn build<'d>(
     records: CollectionRecords<'d>,
     sort_bytes: usize,
 ) -> Result<Built<'d>, LoadError> {
-    let CollectionRecords { number, risen, sorters } = records;
-    let (mut making, earlier) = match risen {
+    let CollectionRecords { number, ascending, sorters } = records;
+    let (mut builder, earlier) = match ascending {
         // All records arrived in order, so their tree is already built.
-        Some(risen) if sorters.is_empty() => {
-            return Ok(Built { number, made: risen.making.finish()?, again: Vec::new(), again_more: 0 });
+        Some(ascending) if sorters.is_empty() => {
+            return Ok(Built { number, made: ascending.builder.finish()?, again: Vec::new(), again_more: 0 });
         }
-        Some(Risen { mut making, places }) => {
-            let tree = making.begin_again()?;
-            (making, Some(Earlier::new(tree, places)?))
+        Some(AscendingRecords { mut builder, places }) => {
+            let tree = builder.begin_again()?;
+            (builder, Some(Earlier::new(tree, places)?))
         }
-        None => (Making::new(database, number, sort_bytes)?, None),
+        None => (TreesBuilder::new(database, number, sort_bytes)?, None),
     };
     let mut records = Records::new(earlier.as_ref(), Sorter::merge(sorters)?)?;
     let mut again = Vec::new();
     let mut last: Option<DocumentOrigin> = None;
     let mut again_more = 0;
-    while let Some(Record { key, place, stored, has_risen }) = records.next()? {
+    while let Some(Record { key, place, stored, came_in_order }) = records.next()? {
         if let Some(first) = last.as_ref().filter(|last| last.key == key) {
             if again.len() < SKIPPED_TOLD_MAX {
                 again.push((first.clone(), DocumentOrigin { place, key: key.to_vec() }));
@@ -97,17 +97,17 @@ fn build<'d>(
             }
             continue;
         }
-        if has_risen {
-            making.add_again(key, stored)?
+        if came_in_order {
+            builder.add_again(key, stored)?
         } else {
-            making.add(key, &place, stored)?
+            builder.add(key, &place, stored)?
         }
         let last = last.get_or_insert_with(|| DocumentOrigin { place: STORED, key: Vec::new() });
         last.place = place;
         last.key.clear();
         last.key.extend_from_slice(key);
     }
-    Ok(Built { number, made: making.finish()?, again, again_more })
+    Ok(Built { number, made: builder.finish()?, again, again_more })
 }
 
 /// Builds indexes and unique trees and checks references; returns all trees.

@@ -14,7 +14,7 @@ pub(super) struct Encoded {
     bytes: Vec<u8>,
     ends: Vec<(u32, u32)>,
     /// Whether each key is above the previous one.
-    rises: bool,
+    ascends: bool,
     /// The number of the record with the highest key.
     highest: usize,
 }
@@ -38,7 +38,7 @@ impl Encoded {
         self.collection = collection;
         self.bytes.clear();
         self.ends.clear();
-        self.rises = true;
+        self.ascends = true;
         self.highest = 0;
     }
 
@@ -61,7 +61,7 @@ impl Encoded {
     /// are far below 4 GB (`BATCH_BYTES`, `RECORD_BYTES_MAX`).
     pub(super) fn end_record(&mut self, key: &[u8]) {
         match self.ends.len().checked_sub(1).and_then(|_| self.get(self.highest)) {
-            Some(highest) if key <= highest.key => self.rises = false,
+            Some(highest) if key <= highest.key => self.ascends = false,
             _ => self.highest = self.ends.len(),
         }
         let value_end = self.bytes.len() as u32;
@@ -86,8 +86,8 @@ impl Encoded {
     }
 
     /// Whether its keys ascend, all above this one.
-    pub(super) fn rises_above(&self, key: &[u8]) -> bool {
-        self.rises && self.get(0).is_none_or(|first| first.key > key)
+    pub(super) fn ascends_above(&self, key: &[u8]) -> bool {
+        self.ascends && self.get(0).is_none_or(|first| first.key > key)
     }
 
     /// Its highest key.
@@ -114,9 +114,9 @@ mod tests {
     }
 
     #[track_caller]
-    fn check(keys: &[&str], above: &str, rises: bool, highest: Option<&str>) {
+    fn check(keys: &[&str], above: &str, ascends: bool, highest: Option<&str>) {
         let batch = batch(keys);
-        assert_eq!(batch.rises_above(above.as_bytes()), rises);
+        assert_eq!(batch.ascends_above(above.as_bytes()), ascends);
         assert_eq!(batch.highest(), highest.map(str::as_bytes));
         let entry = |record: EncodedRecord<'_>| (record.key.to_vec(), record.value.to_vec());
         let expected = keys.iter().map(|key| (key.as_bytes().to_vec(), format!("value of {key}").into_bytes()));

@@ -1,6 +1,6 @@
 //! Gathering: some threads read the sources and cut them into records; others encode, check and sort the records. For a single
-//! source the batches are put back into order (`line.rs`), and another thread builds trees from those in key order
-//! (`rising.rs`).
+//! source the batches are put back into order (`batch_order.rs`), and another thread builds trees from those in key order
+//! (`ascending.rs`).
 //!
 //! A sorted record consists of the key's stored bytes and a value: its origin (so that of records with the same key the first
 //! one read comes first), the change number, and the stored document.
@@ -13,11 +13,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use binjson::{Encoder, StoredDocument};
 
+use super::ascending::{self, AscendingRecords};
+use super::batch_order::BatchOrder;
 use super::csv::{self, BadCell, Columns, RowReader};
 use super::encoded::Encoded;
 use super::input::{self, Content, Source};
-use super::line::Line;
-use super::rising::{self, Risen};
 use super::split::{Batch, Format, Splitter};
 use super::{
     BATCH_BYTES, BadRecord, FilePlace, ImportError, ImportOptions, ImportProgress, ImportReport, Input, OnError,
@@ -42,14 +42,14 @@ pub(super) struct CollectionRecords<'d> {
     /// The collection.
     pub(super) number: usize,
     /// Those that arrived in order.
-    pub(super) risen: Option<Risen<'d>>,
+    pub(super) ascending: Option<AscendingRecords<'d>>,
     /// The others, by thread.
     pub(super) sorters: Vec<Sorter>,
 }
 
 impl CollectionRecords<'_> {
     pub(super) fn is_empty(&self) -> bool {
-        self.risen.is_none() && self.sorters.is_empty()
+        self.ascending.is_none() && self.sorters.is_empty()
     }
 }
 
@@ -137,7 +137,7 @@ struct Gathering<'g, 'd> {
     stamp: u64,
     sort_bytes: usize,
     /// Only for a single source. Several sources are read in parallel, so their records have no common order.
-    line: Option<Line>,
+    order: Option<BatchOrder>,
     /// Used batches, for reuse; at most as many as were in use at one time.
     spare: Mutex<Vec<Encoded>>,
 }
@@ -160,10 +160,10 @@ pub(super) fn run<'d>(
     let collections = database.catalog().collections.len();
     let names = sources.iter().map(|source| source.name.clone()).collect();
     let bytes_total = sources.iter().map(|source| source.bytes).sum();
-    let (line, rising) = match sources.len() {
+    let (order, ascending) = match sources.len() {
         1 => {
             let (sender, receiver) = sync_channel(RISING_BATCHES);
-            (Some(Line::new(&empty(database)?, sender)), Some(receiver))
+            (Some(BatchOrder::new(&empty(database)?, sender)), Some(receiver))
         }
         _ => (None, None),
     };
@@ -181,29 +181,29 @@ pub(super) fn run<'d>(
         skipped: Mutex::default(),
         stamp: database.session()?.reader().snapshot().version().0,
         sort_bytes: SORT_BYTES / (threads * collections.max(1)),
-        line,
+        order,
         spare: Mutex::default(),
     };
-    let (sorters, risen) = gathering.run(threads, collections, rising);
-    gathering.finish(sorters, risen)
+    let (sorters, ascending) = gathering.run(threads, collections, ascending);
+    gathering.finish(sorters, ascending)
 }
 
 /// By collection the records that arrived in order, or why their trees could not be built.
-type AllRisen<'d> = Result<Vec<Option<Risen<'d>>>, LoadError>;
+type AllAscending<'d> = Result<Vec<Option<AscendingRecords<'d>>>, LoadError>;
 
 impl<'d> Gathering<'_, 'd> {
     fn run(
         &self,
         threads: usize,
         collections: usize,
-        rising: Option<Receiver<Encoded>>,
-    ) -> (Vec<Vec<Sorter>>, AllRisen<'d>) {
+        ascending: Option<Receiver<Encoded>>,
+    ) -> (Vec<Vec<Sorter>>, AllAscending<'d>) {
         let (sender, receiver) = sync_channel(QUEUE_BATCHES);
         let receiver = Mutex::new(receiver);
         let readers = threads.min(lock(&self.sources).len()).max(1);
         let mut sorters: Vec<Vec<Sorter>> = (0..collections).map(|_| Vec::new()).collect();
-        let risen = std::thread::scope(|scope| {
-            let builder = rising.map(|batches| scope.spawn(move || self.build_risen(collections, batches)));
+        let ascending = std::thread::scope(|scope| {
+            let builder = ascending.map(|batches| scope.spawn(move || self.build_ascending(collections, batches)));
             let workers: Vec<_> =
                 (0..threads).map(|_| scope.spawn(|| Worker::new(self, collections).run(&receiver))).collect();
             for _ in 0..readers {
@@ -219,36 +219,36 @@ impl<'d> Gathering<'_, 'd> {
                     Err(_) => self.fail(panicked("a thread panicked".to_string())),
                 }
             }
-            if let Some(line) = &self.line {
-                line.close();
+            if let Some(order) = &self.order {
+                order.close();
             }
-            let risen = builder.map(std::thread::ScopedJoinHandle::join);
-            risen.unwrap_or(Ok(Ok(Vec::new()))).unwrap_or_else(|_| {
+            let ascending = builder.map(std::thread::ScopedJoinHandle::join);
+            ascending.unwrap_or(Ok(Ok(Vec::new()))).unwrap_or_else(|_| {
                 self.fail(panicked("a thread panicked".to_string()));
                 Ok(Vec::new())
             })
         });
-        (sorters, risen)
+        (sorters, ascending)
     }
 
-    fn build_risen(&self, collections: usize, batches: Receiver<Encoded>) -> AllRisen<'d> {
+    fn build_ascending(&self, collections: usize, batches: Receiver<Encoded>) -> AllAscending<'d> {
         let sort_bytes = SORT_BYTES / collections.max(1);
         // `run` drops the batches' channel before it returns: see `stop`.
-        let risen =
-            rising::run(self.database, collections, sort_bytes, batches, &|batch| lock(&self.spare).push(batch));
-        risen.inspect_err(|_| self.stop())
+        let ascending =
+            ascending::run(self.database, collections, sort_bytes, batches, &|batch| lock(&self.spare).push(batch));
+        ascending.inspect_err(|_| self.stop())
     }
 
-    fn finish(self, sorters: Vec<Vec<Sorter>>, risen: AllRisen<'d>) -> Result<Gathered<'d>, ImportError> {
+    fn finish(self, sorters: Vec<Vec<Sorter>>, ascending: AllAscending<'d>) -> Result<Gathered<'d>, ImportError> {
         if let Some(failure) = into_inner(self.failure) {
             return Err(failure);
         }
-        let (risen, broken) = match risen {
-            Ok(risen) => (risen, None),
+        let (ascending, broken) = match ascending {
+            Ok(ascending) => (ascending, None),
             Err(error) => (Vec::new(), Some(error)),
         };
-        let mut risen = risen.into_iter();
-        let records = |(number, sorters)| CollectionRecords { number, risen: risen.next().flatten(), sorters };
+        let mut ascending = ascending.into_iter();
+        let records = |(number, sorters)| CollectionRecords { number, ascending: ascending.next().flatten(), sorters };
         let records = sorters.into_iter().enumerate().map(records).collect();
         let (skipped, told) = into_inner(self.skipped);
         let report = ImportReport { documents: 0, bytes: self.bytes.into_inner(), skipped, told };
@@ -315,8 +315,8 @@ impl<'d> Gathering<'_, 'd> {
     /// channel holds the queue's lock.
     fn stop(&self) {
         self.stopped.store(true, Ordering::Relaxed);
-        if let Some(line) = &self.line {
-            line.close();
+        if let Some(order) = &self.order {
+            order.close();
         }
     }
 
@@ -411,9 +411,9 @@ impl<'w, 'd> Worker<'w, 'd> {
         let count = batch.records.len() as u64;
         // Frees the text, which is not needed while the encoded batch waits for its turn.
         drop(batch);
-        match &self.gathering.line {
+        match &self.gathering.order {
             None => self.sort(encoded)?,
-            Some(line) => line.pass(number, encoded).into_iter().try_for_each(|batch| self.sort(batch))?,
+            Some(order) => order.pass(number, encoded).into_iter().try_for_each(|batch| self.sort(batch))?,
         }
         let documents = self.gathering.documents.fetch_add(count, Ordering::Relaxed) + count;
         (self.gathering.progress)(ImportProgress {

@@ -2,7 +2,7 @@
 //!
 //! 1. Gather (`gather.rs`): files are read and cut into records in parallel; threads encode and check each record by itself
 //!    (JSON, schema, key) and sort by key, externally. If a single source is in order of its keys, nothing is sorted: its trees
-//!    are built while it is read (`line.rs`).
+//!    are built while it is read (`batch_order.rs`).
 //! 2. Build (`bulk.rs`), if all the collections are empty: documents, indexes and unique values become trees bottom-up;
 //!    duplicate keys, duplicate unique values and dangling references are found while sorted entries are read. All trees become
 //!    visible in one step: an import that stops earlier leaves nothing and can be run again. If a sync of that step fails
@@ -17,19 +17,19 @@
 //! Memory is limited by constants: [`BATCH_BYTES`] times [`QUEUE_BATCHES`] as text and twice as often encoded, [`SORT_BYTES`],
 //! buffers of merged runs.
 
+mod ascending;
+mod batch_order;
 mod batches;
 mod bulk;
 mod csv;
 mod encoded;
 mod gather;
 mod input;
-mod line;
-mod making;
 mod places;
 mod records;
-mod rising;
 mod sample;
 mod split;
+mod trees_builder;
 
 use std::fmt;
 use std::path::PathBuf;

@@ -1,9 +1,9 @@
 //! All records of a collection in order of their keys: those that arrived in order merged with those that were sorted.
 //!
-//! Among records with one key the one that arrived in order comes first, then the others in reading order: see `line.rs`.
+//! Among records with one key the one that arrived in order comes first, then the others in reading order: see `batch_order.rs`.
 
+use super::ascending::AscendingRecords;
 use super::places::{Places, PlacesWriter};
-use super::rising::Risen;
 use crate::engine::{BulkCursor, BulkEntries, BulkTree, SortedEntries, SortedRun};
 use crate::opening::{LoadError, ORIGIN_BYTES};
 
@@ -19,8 +19,8 @@ impl Earlier {
     }
 
     /// The records of a tree that was built while the input was read, without their index entries.
-    pub(super) fn of(risen: Risen<'_>) -> Result<Earlier, LoadError> {
-        Earlier::new(risen.making.into_tree(), risen.places)
+    pub(super) fn of(ascending: AscendingRecords<'_>) -> Result<Earlier, LoadError> {
+        Earlier::new(ascending.builder.into_tree(), ascending.places)
     }
 }
 
@@ -54,7 +54,7 @@ pub(super) struct Record<'r> {
     /// Its change number and the document.
     pub(super) stored: &'r [u8],
     /// Whether it arrived in order.
-    pub(super) has_risen: bool,
+    pub(super) came_in_order: bool,
 }
 
 impl<'e> Records<'e> {
@@ -77,7 +77,7 @@ impl<'e> Records<'e> {
                 key: earlier.cursor.key(),
                 place: earlier.place,
                 stored: earlier.cursor.value()?,
-                has_risen: true,
+                came_in_order: true,
             })),
             (_, Some(held)) => sorted(&held.key, &held.value).map(Some),
             _ => Ok(None),
@@ -126,7 +126,7 @@ impl<'e> Records<'e> {
 
 fn sorted<'r>(key: &'r [u8], value: &'r [u8]) -> Result<Record<'r>, LoadError> {
     let (place, stored) = value.split_first_chunk().ok_or_else(damaged)?;
-    Ok(Record { key, place: *place, stored, has_risen: false })
+    Ok(Record { key, place: *place, stored, came_in_order: false })
 }
 
 fn damaged() -> LoadError {

@@ -22,7 +22,7 @@ use serde_json::{Value as Json, json};
 use super::stored_rows::Rows;
 use crate::catalog::{ALL, Catalog, CollectionInfo, Counts, ENTRIES_LEAST, TreeCount};
 use crate::engine::{self, KeyRange, ReadView, TreeId};
-use crate::views::Heart;
+use crate::views::DatabaseCore;
 
 /// Maximum time for which counting may delay the opening of a database. The thread counts the remaining trees.
 const OPENING_MAX: Duration = Duration::from_millis(200);
@@ -138,37 +138,37 @@ pub(crate) struct CountingThread {
 }
 
 /// Counts that read the sizes of ranges from the database's store.
-pub(crate) fn counts(heart: &Arc<Heart>) -> Counts {
-    // Weak, because prepared queries hold the counts, and the heart holds the views' queries.
-    let heart: Weak<Heart> = Arc::downgrade(heart);
+pub(crate) fn counts(core: &Arc<DatabaseCore>) -> Counts {
+    // Weak, because prepared queries hold the counts, and the core holds the views' queries.
+    let core: Weak<DatabaseCore> = Arc::downgrade(core);
     Counts::new(move |tree, range: KeyRange<'_>| {
-        let heart = heart.upgrade()?;
-        let reader = heart.store.reader().ok()?;
+        let core = core.upgrade()?;
+        let reader = core.store.reader().ok()?;
         reader.snapshot().entries_about(tree, range).ok()
     })
 }
 
 /// Counts a catalog's trees once, all or those that have changed; false if time ran out or no reader is free.
-pub(crate) fn take(heart: &Heart, catalog: &Catalog, all: bool, goes_on: &dyn Fn() -> bool) -> bool {
-    let Ok(reader) = heart.store.reader() else { return false };
+pub(crate) fn take(core: &DatabaseCore, catalog: &Catalog, all: bool, goes_on: &dyn Fn() -> bool) -> bool {
+    let Ok(reader) = core.store.reader() else { return false };
     catalog.counts.take(catalog, &reader.snapshot(), all, goes_on);
     goes_on()
 }
 
 /// Submits a transaction that writes the counts to the catalog's tree, without waiting.
-fn save(heart: &Heart, catalog: &Catalog, saved: &Mutex<Saved>) {
-    let Ok(reader) = heart.store.reader() else { return };
+fn save(core: &DatabaseCore, catalog: &Catalog, saved: &Mutex<Saved>) {
+    let Ok(reader) = core.store.reader() else { return };
     let rows = saved.lock().unwrap_or_else(PoisonError::into_inner).update(catalog);
     if !rows.is_empty() {
         // If the queue is full, the counts are not written and the next start counts again.
-        let _ = heart.store.submit(&reader, Box::new(SaveRows { tree: heart.catalog_tree, rows }));
+        let _ = core.store.submit(&reader, Box::new(SaveRows { tree: core.catalog_tree, rows }));
     }
 }
 
 impl CountingThread {
     /// Loads the stored counts, counts what has changed since, and starts the thread.
     pub(crate) fn start(
-        heart: &Arc<Heart>,
+        core: &Arc<DatabaseCore>,
         catalog: &Catalog,
         stored: &Rows,
     ) -> Result<CountingThread, engine::StoreError> {
@@ -178,18 +178,18 @@ impl CountingThread {
             saved.0.get(&tree.0).into_iter().for_each(|count| catalog.counts.set(tree, count.clone()));
         }
         let saved = Arc::new(Mutex::new(saved));
-        let is_counted = take(heart, catalog, false, &|| began.elapsed() < OPENING_MAX);
+        let is_counted = take(core, catalog, false, &|| began.elapsed() < OPENING_MAX);
         let for_thread = Arc::clone(&saved);
         let stop = Arc::new((Mutex::new(false), Condvar::new()));
-        let (heart, catalog, stopped) = (Arc::clone(heart), catalog.clone(), Arc::clone(&stop));
+        let (core, catalog, stopped) = (Arc::clone(core), catalog.clone(), Arc::clone(&stop));
         let thread = std::thread::Builder::new().name("counter".to_string()).stack_size(STACK_BYTES);
         let spawned = thread.spawn(move || {
             let mut wait = if is_counted { LOOK_EVERY } else { Duration::ZERO };
             let mut looks = 0;
             while !waits(&stopped, wait) {
                 looks = (looks + 1) % LOOKS_OF_SIZE;
-                take(&heart, &catalog, looks == 0, &|| !waits(&stopped, Duration::ZERO));
-                save(&heart, &catalog, &for_thread);
+                take(&core, &catalog, looks == 0, &|| !waits(&stopped, Duration::ZERO));
+                save(&core, &catalog, &for_thread);
                 wait = LOOK_EVERY;
             }
         });
@@ -198,9 +198,9 @@ impl CountingThread {
     }
 
     /// Counts all trees now.
-    pub(crate) fn count(&self, heart: &Heart, catalog: &Catalog) {
-        take(heart, catalog, true, &|| true);
-        save(heart, catalog, &self.saved);
+    pub(crate) fn count(&self, core: &DatabaseCore, catalog: &Catalog) {
+        take(core, catalog, true, &|| true);
+        save(core, catalog, &self.saved);
     }
 }
 

@@ -28,7 +28,7 @@ use crate::caught;
 use crate::encoding::key::shown_key;
 use crate::encoding::{FieldNumbers, Key, Row};
 use crate::engine::{self, Direction, KeyRange, ReadView, STAMP_BYTES, Tx};
-use crate::views::Heart;
+use crate::views::DatabaseCore;
 use crate::writes::{Collection, Rule, Share, ShareOf};
 
 /// Number of keys read from one snapshot; bounded so that no snapshot is held for long.
@@ -50,26 +50,26 @@ pub(crate) struct IndexBuilder {
 impl IndexBuilder {
     /// Starts a thread that builds missing indexes and checks announced rules. It changes nothing before
     /// [`IndexBuilder::begin`].
-    pub(crate) fn start(heart: &Arc<Heart>) -> Result<IndexBuilder, engine::StoreError> {
+    pub(crate) fn start(core: &Arc<DatabaseCore>) -> Result<IndexBuilder, engine::StoreError> {
         let mut builder = IndexBuilder::default();
-        if heart.collections.iter().all(|collection| targets_of(collection).is_empty()) {
+        if core.collections.iter().all(|collection| targets_of(collection).is_empty()) {
             return Ok(builder);
         }
-        let (heart, stop, (begin, begins)) = (Arc::clone(heart), Arc::clone(&builder.stop), channel());
+        let (core, stop, (begin, begins)) = (Arc::clone(core), Arc::clone(&builder.stop), channel());
         builder.begin = Some(begin);
         let thread = std::thread::Builder::new().name("index-build".to_string());
         let spawned = thread.spawn(move || {
             if begins.recv().is_err() {
                 return;
             }
-            for collection in &heart.collections {
+            for collection in &core.collections {
                 let mut targets = targets_of(collection);
                 let (began, name) = (Instant::now(), &collection.info.name);
                 if targets.is_empty() {
                     continue;
                 }
                 tracing::info!(collection = name, parts = targets.len(), "indexes are being built, and stored documents checked by new rules");
-                match caught::outcome(|| build(&heart, collection, &mut targets, &stop)) {
+                match caught::outcome(|| build(&core, collection, &mut targets, &stop)) {
                     Ok(false) => return,
                     Ok(true) => {
                         tracing::info!(collection = name, elapsed = ?began.elapsed(), "indexes are built, and stored documents checked");
@@ -166,12 +166,12 @@ fn targets_of(collection: &Collection) -> Vec<Target<'_>> {
 
 /// Processes all documents, then makes ready the targets that were not refused; false if it was stopped.
 fn build(
-    heart: &Heart,
+    core: &DatabaseCore,
     collection: &Collection,
     targets: &mut [Target<'_>],
     stop: &AtomicBool,
 ) -> Result<bool, engine::StoreError> {
-    let reader = heart.store.reader()?;
+    let reader = core.store.reader()?;
     let mut after: Option<Vec<u8>> = None;
     loop {
         let mut keys: Vec<Vec<u8>> = Vec::new();
@@ -188,7 +188,7 @@ fn build(
             if stop.load(Ordering::Acquire) {
                 return Ok(false);
             }
-            enter_in_parts(heart, collection, targets, batch)?;
+            enter_in_parts(core, collection, targets, batch)?;
             targets.iter().for_each(|target| target.readiness.count(batch.len() as u64));
         }
         let is_end = keys.len() < PAGE_KEYS;
@@ -202,23 +202,23 @@ fn build(
         tracing::error!(collection = collection.info.name, why, "a change of the schema was refused");
     }
     refuse_without_index(collection);
-    switch_in(heart, targets)?;
+    switch_in(core, targets)?;
     Ok(true)
 }
 
 /// Enters some documents. If their entries, which may include large fields, do not fit into one transaction, or a retry takes
 /// too long, the batch is halved. For a single document that does not fit, the error is returned.
 fn enter_in_parts(
-    heart: &Heart,
+    core: &DatabaseCore,
     collection: &Collection,
     targets: &mut [Target<'_>],
     keys: &[Vec<u8>],
 ) -> Result<(), engine::StoreError> {
-    match enter(heart, collection, targets, keys) {
+    match enter(core, collection, targets, keys) {
         Err(engine::StoreError::Limit { .. } | engine::StoreError::Busy) if keys.len() > 1 => {
             let (first, second) = keys.split_at(keys.len() / 2);
-            enter_in_parts(heart, collection, targets, first)?;
-            enter_in_parts(heart, collection, targets, second)
+            enter_in_parts(core, collection, targets, first)?;
+            enter_in_parts(core, collection, targets, second)
         }
         other => other,
     }
@@ -226,13 +226,13 @@ fn enter_in_parts(
 
 /// Enters the current state of some documents in one transaction.
 fn enter(
-    heart: &Heart,
+    core: &DatabaseCore,
     collection: &Collection,
     targets: &mut [Target<'_>],
     keys: &[Vec<u8>],
 ) -> Result<(), engine::StoreError> {
     let mut batch = Batch::new(collection, targets, keys);
-    let commit = heart.store.commit(&mut |tx| batch.run(tx));
+    let commit = core.store.commit(&mut |tx| batch.run(tx));
     let Batch { found, failure, .. } = batch;
     match (commit, failure) {
         (Err(engine::StoreError::Aborted), Some(error)) => return Err(error),
@@ -446,14 +446,14 @@ fn refuse_without_index(collection: &Collection) {
 }
 
 /// Makes the completed targets ready: from then on queries use the indexes, and the rules are in force.
-fn switch_in(heart: &Heart, targets: &[Target<'_>]) -> Result<(), engine::StoreError> {
+fn switch_in(core: &DatabaseCore, targets: &[Target<'_>]) -> Result<(), engine::StoreError> {
     let whole = || targets.iter().filter(|target| target.readiness.is_building());
     let mut failure = None;
-    let commit = heart.store.commit(&mut |tx| {
+    let commit = core.store.commit(&mut |tx| {
         for target in whole() {
             let Some((key, row)) = target.readiness.row() else { continue };
             let row = match target.part {
-                Part::Rule(_) => match laid_over(tx, heart.catalog_tree, key, row) {
+                Part::Rule(_) => match laid_over(tx, core.catalog_tree, key, row) {
                     Ok(row) => row,
                     Err(error) => {
                         failure = Some(error);
@@ -462,7 +462,7 @@ fn switch_in(heart: &Heart, targets: &[Target<'_>]) -> Result<(), engine::StoreE
                 },
                 _ => row.clone(),
             };
-            tx.put(heart.catalog_tree, key.as_bytes(), row.as_bytes());
+            tx.put(core.catalog_tree, key.as_bytes(), row.as_bytes());
         }
         Ok(())
     });
@@ -530,7 +530,7 @@ anyOf = [
     /// Runs a batch over all documents while others write during its first run; returns the documents found, and the number of
     /// runs.
     fn run(database: &DocumentDatabase, others: &mut (dyn FnMut(u32) + Send)) -> (Vec<String>, u32) {
-        let collection = &database.inner.heart.collections[0];
+        let collection = &database.inner.core.collections[0];
         let targets = targets_of(collection);
         assert_eq!(targets.len(), 1);
         let keys: Vec<Vec<u8>> = (0..COUNT).map(key).collect();
@@ -580,7 +580,7 @@ anyOf = [
             (0..COUNT).for_each(|id| put(&database, id, "[1]"));
         }
         let database = open(folder.path(), &format!("{ITEMS}{SCHEMA}"));
-        let collection = &database.inner.heart.collections[0];
+        let collection = &database.inner.core.collections[0];
         let targets = targets_of(collection);
         let keys: Vec<Vec<u8>> = (0..COUNT).map(key).collect();
         let in_share = |keys: &[Vec<u8>]| {

@@ -3,10 +3,10 @@
 //! ```text
 //! text → syntax/ (sqlparser's tree) → resolve/ (names, limits)
 //!      → planning/: planner.rs makes a plan (plan.rs) for each set of present optional parameters; candidates.rs,
-//!        point_ways.rs, row_bounds.rs (access paths), join_order.rs, estimate.rs (costs, from the counts in counts.rs);
+//!        point_paths.rs, row_bounds.rs (access paths), join_order.rs, estimate.rs (costs, from the counts in counts.rs);
 //!        alternatives.rs, prefix.rs, extremes.rs rewrite predicates so that access paths match them
 //!      → execution/: inner.rs (subqueries, each run when its rows are first requested), execute.rs (rows are pushed to a
-//!        RowSink): pipeline.rs for plan shapes that planning/compiled.rs supports, nest.rs (nested loops over a View and over
+//!        RowSink): pipeline.rs for plan shapes that planning/compiled_plan.rs supports, nest.rs (nested loops over a View and over
 //!        kept rows, rows/relation.rs) for any plan; morsels.rs when several threads scan the outermost range;
 //!        spilling.rs when sorts and groups exceed their memory, rows/on_disk.rs when rows kept for joins do
 //! ```

@@ -88,7 +88,7 @@ impl<C: WriteTransaction> DocumentWrite<'_, C> {
             tell.tell(&Within::new(&mut *self.change), value_of(&key), scratch)?;
             return Ok(true);
         }
-        // An inner query may have needed the key as stored JSON.
+        // A subquery may have needed the key as stored JSON.
         let key = take_field(&mut row).decode_kept(tell.keys).map_err(QueryError::from)?;
         let stored = as_key(key, self.collection.info.key.kind).ok_or(QueryError::Damaged("a key"))?;
         if self.changing.action == Action::Delete {

@@ -16,9 +16,9 @@ use std::time::{Duration, Instant};
 
 use binjson::StoredDocument;
 
+use super::database_core::DatabaseCore;
 use super::definition::Contribution;
 use super::gather::Gather;
-use super::heart::Heart;
 use super::operand::{group_operand, value_operand};
 use super::stored;
 use super::upper::{self, Built};
@@ -58,7 +58,7 @@ struct Part {
 
 /// State shared by the threads of one build.
 struct Work {
-    heart: Arc<Heart>,
+    core: Arc<DatabaseCore>,
     parts: Mutex<VecDeque<Part>>,
     /// Threads that are still reading.
     reading: AtomicUsize,
@@ -72,17 +72,17 @@ struct Work {
 impl Builder {
     /// Starts threads that will build the missing views; returns when all have their snapshots. They change nothing before
     /// [`Builder::begin`].
-    pub(crate) fn start(heart: &Arc<Heart>, threads: usize) -> Result<Builder, engine::StoreError> {
-        let building = heart.views.list.iter().filter(|view| view.state() == ViewState::Building);
+    pub(crate) fn start(core: &Arc<DatabaseCore>, threads: usize) -> Result<Builder, engine::StoreError> {
+        let building = core.views.list.iter().filter(|view| view.state() == ViewState::Building);
         if building.count() == 0 {
             return Ok(Builder::default());
         }
         let threads = threads.clamp(1, BUILD_THREADS_MAX);
-        let reader = heart.store.reader()?;
-        let parts = parts(heart, &reader.snapshot(), threads)?;
+        let reader = core.store.reader()?;
+        let parts = parts(core, &reader.snapshot(), threads)?;
         let mut builder = Builder::default();
         let work = Arc::new(Work {
-            heart: Arc::clone(heart),
+            core: Arc::clone(core),
             parts: Mutex::new(parts),
             reading: AtomicUsize::new(threads),
             threads,
@@ -134,7 +134,7 @@ impl Drop for Builder {
 }
 
 fn thread_main(work: &Work, ready: &Sender<Result<(), engine::StoreError>>, begins: &Receiver<()>) {
-    let reader = match work.heart.store.reader() {
+    let reader = match work.core.store.reader() {
         Ok(reader) => reader,
         Err(error) => {
             let _ = ready.send(Err(error));
@@ -166,9 +166,13 @@ fn thread_main(work: &Work, ready: &Sender<Result<(), engine::StoreError>>, begi
 }
 
 /// Cuts the collections of the views to be built into parts.
-fn parts(heart: &Heart, snapshot: &StoreSnapshot<'_>, threads: usize) -> Result<VecDeque<Part>, engine::StoreError> {
+fn parts(
+    core: &DatabaseCore,
+    snapshot: &StoreSnapshot<'_>,
+    threads: usize,
+) -> Result<VecDeque<Part>, engine::StoreError> {
     let mut parts = VecDeque::new();
-    for (number, collection) in heart.collections.iter().enumerate() {
+    for (number, collection) in core.collections.iter().enumerate() {
         let views = || collection.views.iter().map(|watch| &watch.view).filter(|v| v.state() == ViewState::Building);
         if views().next().is_none() {
             continue;
@@ -211,7 +215,7 @@ fn cuts(first: &[u8], last: &[u8], count: usize) -> Vec<Vec<u8>> {
 impl Work {
     /// The views being built, of one collection or of all.
     fn building(&self, collection: Option<usize>) -> impl Iterator<Item = &Arc<View>> {
-        let collections = self.heart.collections.iter().enumerate();
+        let collections = self.core.collections.iter().enumerate();
         let wanted = collections.filter(move |(number, _)| collection.is_none_or(|wanted| wanted == *number));
         let views = wanted.flat_map(|(_, collection)| collection.views.iter().map(|watch| &watch.view));
         views.filter(|view| view.state() == ViewState::Building)
@@ -236,7 +240,7 @@ impl Work {
         let built: Vec<Arc<View>> = self.building(None).cloned().collect();
         // A built view waits while its predecessor is read by old upper views that still answer queries. It is switched in
         // together with their replacements.
-        let list = &self.heart.views.list;
+        let list = &self.core.views.list;
         let is_read = |view: &View| {
             let is_before = |place: usize| list[place].is_ready() && list[place].name == view.name;
             list.iter().any(|of| of.is_ready() && of.definition.lower().is_some_and(is_before))
@@ -249,7 +253,7 @@ impl Work {
                 view.fail(format!("the view {}, which it reads, could not be built", lower.name));
                 continue;
             }
-            match upper::build(&self.heart, &view, lower, &self.stop) {
+            match upper::build(&self.core, &view, lower, &self.stop) {
                 Built::Whole => later.push(view),
                 Built::Stopped => return,
                 Built::Failed(why) => {
@@ -265,7 +269,7 @@ impl Work {
 
     /// The views over views to be built, each after the view that it reads.
     fn uppers(&self) -> Vec<Arc<View>> {
-        let views = &self.heart.views;
+        let views = &self.core.views;
         let is_wanted = |view: &&Arc<View>| view.state() == ViewState::Building && view.definition.lower().is_some();
         let mut uppers: Vec<Arc<View>> = views.list.iter().filter(is_wanted).cloned().collect();
         uppers.sort_by_key(|view| views.depth(view));
@@ -274,7 +278,7 @@ impl Work {
 
     /// Makes built views the ones that answer queries.
     fn switch_in(&self, built: Vec<Arc<View>>) {
-        match stored::switch_in(&self.heart, &built) {
+        match stored::switch_in(&self.core, &built) {
             Ok(()) => built.iter().for_each(|view| {
                 let documents = view.documents.load(Ordering::Relaxed);
                 tracing::info!(view = view.name, documents, elapsed = ?self.started.elapsed(), "the view is built");
@@ -313,10 +317,10 @@ impl From<engine::StoreError> for Stopped {
 
 impl<'w> Worker<'w> {
     fn new(work: &'w Work) -> Worker<'w> {
-        let collections = work.heart.collections.iter().enumerate();
+        let collections = work.core.collections.iter().enumerate();
         let views = collections.flat_map(|(number, _)| work.building(Some(number)).map(move |view| (number, view)));
         let gathers = views.map(|(number, view)| (Arc::clone(view), number, Gather::default())).collect();
-        let bytes_max = work.heart.build_bytes / work.threads;
+        let bytes_max = work.core.build_bytes / work.threads;
         let (memory, contribution) = (Memory::default(), Contribution::default());
         Worker { work, gathers, bytes: 0, bytes_max, memory, contribution }
     }
@@ -347,7 +351,7 @@ impl<'w> Worker<'w> {
             to: to.as_deref().map_or(Bound::Unbounded, Bound::Excluded),
         };
         let (mut seen, mut stopped) = (0u64, None);
-        let tree = self.work.heart.collections[part.collection].info.tree;
+        let tree = self.work.core.collections[part.collection].info.tree;
         snapshot.scan(tree, range, Direction::Forward, &mut |key, stored| {
             seen += 1;
             if seen.is_multiple_of(STOP_DOCUMENTS) && self.work.stop.load(Ordering::Relaxed) {
@@ -386,7 +390,7 @@ impl<'w> Worker<'w> {
             };
             self.bytes += gather.bytes() - before;
             if let Err(why) = added {
-                let info = &self.work.heart.collections[collection].info;
+                let info = &self.work.core.collections[collection].info;
                 let why = format!("the stored document {}/{}: {why}", info.name, shown_key(info.key.kind, key));
                 tracing::error!(view = view.name, why, "the view cannot be built");
                 view.fail(why);
@@ -412,7 +416,7 @@ impl<'w> Worker<'w> {
         if view.state() == ViewState::Failed {
             return Ok(());
         }
-        let store = &self.work.heart.store;
+        let store = &self.work.core.store;
         let mut operand = Vec::new();
         let values = gather.take_values();
         for chunk in values.chunks(FOLDS_PER_TRANSACTION) {
@@ -474,13 +478,12 @@ mod tests {
             stored_rows::read(&store.reader().unwrap().snapshot(), store.tree("catalog").unwrap()).unwrap();
         // The builders of this database do not begin.
         let (database, _) = DocumentDatabase::assemble(&config, dir, store, &stored, Arc::default(), None).unwrap();
-        let heart = Arc::clone(&database.inner.heart);
+        let core = Arc::clone(&database.inner.core);
         let (reading, stop, started, told) = (AtomicUsize::new(1), Arc::default(), Instant::now(), AtomicU64::new(0));
-        let work =
-            Work { heart: Arc::clone(&heart), parts: Mutex::default(), reading, threads: 1, stop, started, told };
-        let (mut worker, reader) = (Worker::new(&work), heart.store.reader().unwrap());
+        let work = Work { core: Arc::clone(&core), parts: Mutex::default(), reading, threads: 1, stop, started, told };
+        let (mut worker, reader) = (Worker::new(&work), core.store.reader().unwrap());
         assert_eq!(worker.gathers.len(), 30);
-        let (mut most, tree) = (0, heart.collections[0].info.tree);
+        let (mut most, tree) = (0, core.collections[0].info.tree);
         reader
             .snapshot()
             .scan(tree, KeyRange::ALL, Direction::Forward, &mut |key, stored| {

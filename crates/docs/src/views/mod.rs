@@ -11,10 +11,10 @@
 
 mod build;
 mod chain;
+mod database_core;
 pub(crate) mod definition;
 pub(crate) mod fold;
 mod gather;
-mod heart;
 mod loading;
 pub(crate) mod operand;
 mod order;
@@ -34,7 +34,7 @@ use crate::sql::Unbuilt;
 
 pub(crate) use build::Builder;
 pub(crate) use chain::Chains;
-pub(crate) use heart::Heart;
+pub(crate) use database_core::DatabaseCore;
 pub(crate) use loading::Loading;
 pub use order::CHAIN_MAX;
 pub(crate) use order::compile;

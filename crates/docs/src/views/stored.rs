@@ -17,8 +17,8 @@ use std::sync::Arc;
 use serde_json::{Value as Json, json};
 
 use super::chain::{ANSWERS, PROGRESS, progress_key, progress_name};
+use super::database_core::DatabaseCore;
 use super::definition::Definition;
-use super::heart::Heart;
 use super::order::{self, CHAIN_MAX};
 use super::view::{View, ViewState};
 use super::{VIEWS_MAX, Views, table};
@@ -245,8 +245,8 @@ fn is_empty(snapshot: &engine::StoreSnapshot<'_>, tree: TreeId) -> Result<bool, 
 }
 
 /// Makes built views answer queries, all at once, and removes their predecessors and the views that read these.
-pub(crate) fn switch_in(heart: &Heart, built: &[Arc<View>]) -> Result<(), engine::StoreError> {
-    let list = &heart.views.list;
+pub(crate) fn switch_in(core: &DatabaseCore, built: &[Arc<View>]) -> Result<(), engine::StoreError> {
+    let list = &core.views.list;
     let is_built = |view: &Arc<View>| built.iter().any(|of| Arc::ptr_eq(of, view));
     let mut old: Vec<usize> = Vec::new();
     for _ in 0..=CHAIN_MAX {
@@ -259,8 +259,8 @@ pub(crate) fn switch_in(heart: &Heart, built: &[Arc<View>]) -> Result<(), engine
         }
     }
     let old: Vec<&Arc<View>> = old.into_iter().map(|place| &list[place]).collect();
-    let catalog = heart.catalog_tree;
-    heart.store.commit(&mut |tx| {
+    let catalog = core.catalog_tree;
+    core.store.commit(&mut |tx| {
         for view in built {
             let over = view.definition.lower().map(|lower| list[lower].number);
             let row = row(&view.name, &view.query, true, over);
@@ -280,7 +280,7 @@ pub(crate) fn switch_in(heart: &Heart, built: &[Arc<View>]) -> Result<(), engine
     }
     old.iter().for_each(|old| old.set_state(ViewState::Retired));
     for old in old {
-        if let Err(error) = empty(&heart.store, old) {
+        if let Err(error) = empty(&core.store, old) {
             // The `drop/` rows remain: the next opening empties the trees. The new view answers in any case.
             tracing::error!(view = old.name, %error, "the rows of a view that was replaced cannot be removed yet");
         }

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use binjson::StoredDocument;
 
 use super::chain::{progress_key, progress_value};
-use super::heart::Heart;
+use super::database_core::DatabaseCore;
 use super::table;
 use super::view::View;
 use super::write::{self, ViewBuffers};
@@ -28,8 +28,8 @@ pub(super) enum Built {
 }
 
 /// Builds a view from all rows of the view below.
-pub(super) fn build(heart: &Heart, upper: &View, lower: &View, stop: &AtomicBool) -> Built {
-    let build = Build { heart, upper, lower, wanted: upper.definition.wanted_of(&lower.definition) };
+pub(super) fn build(core: &DatabaseCore, upper: &View, lower: &View, stop: &AtomicBool) -> Built {
+    let build = Build { core, upper, lower, wanted: upper.definition.wanted_of(&lower.definition) };
     upper.begin(1);
     upper.begin_to_follow();
     let (mut behind, mut buffers) = (None, ViewBuffers::default());
@@ -50,7 +50,7 @@ pub(super) fn build(heart: &Heart, upper: &View, lower: &View, stop: &AtomicBool
 }
 
 struct Build<'b> {
-    heart: &'b Heart,
+    core: &'b DatabaseCore,
     upper: &'b View,
     lower: &'b View,
     wanted: Vec<bool>,
@@ -68,7 +68,7 @@ impl Build<'_> {
         let mut rows_most = ROWS_PER_TRANSACTION;
         loop {
             let mut done = Ok(Step { rows: 0, last: None });
-            let committed = self.heart.store.commit(&mut |tx| {
+            let committed = self.core.store.commit(&mut |tx| {
                 done = self.prepare(tx, (behind, rows_most), buffers);
                 if done.is_ok() { Ok(()) } else { Err(engine::Abort) }
             });
@@ -104,7 +104,7 @@ impl Build<'_> {
         }
         let count = rows.len();
         let last = rows.pop().map(|(key, _)| key).filter(|_| count == rows_most);
-        tx.put(self.heart.catalog_tree, &progress_key(self.upper), &progress_value(last.as_deref()));
+        tx.put(self.core.catalog_tree, &progress_key(self.upper), &progress_value(last.as_deref()));
         Ok(Step { rows: count as u64, last })
     }
 }

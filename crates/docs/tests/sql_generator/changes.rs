@@ -1,8 +1,8 @@
-//! Random INSERT, UPDATE and DELETE of the collections `t` and `u`, with inner queries in the place of any value or condition.
+//! Random INSERT, UPDATE and DELETE of the collections `t` and `u`, with subqueries in the place of any value or condition.
 //!
-//! A statement reads everything before it writes anything. SQLite evaluates some inner queries only after it has written rows,
+//! A statement reads everything before it writes anything. SQLite evaluates some subqueries only after it has written rows,
 //! so which rows they see depends on its plan (`DELETE … WHERE id = 1 OR a = (SELECT COUNT(*) …)`,
-//! `UPDATE … SET a = (correlated)`). In these cases SQLite's statement gets inner queries over copies of both tables from before
+//! `UPDATE … SET a = (correlated)`). In these cases SQLite's statement gets subqueries over copies of both tables from before
 //! the statement ([`Change::theirs`]).
 //!
 //! Stored values satisfy the assumptions of the query generator: `b` is an integer or NULL, keys are integers.
@@ -24,7 +24,7 @@ pub(crate) fn before(table: &str) -> String {
     format!("{table}_before")
 }
 
-/// The same text with inner queries over the copies.
+/// The same text with subqueries over the copies.
 fn over_copies(text: &str) -> String {
     let mut text = text.to_owned();
     for table in ["t", "u"] {

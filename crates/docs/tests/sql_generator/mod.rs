@@ -1,4 +1,4 @@
-//! Random documents and random queries from a seed: joins, grouping, inner queries, mixed types, numbers at the edges.
+//! Random documents and random queries from a seed: joins, grouping, subqueries, mixed types, numbers at the edges.
 //!
 //! Some differences between the two sides are known, so these queries are not generated:
 //!
@@ -281,13 +281,13 @@ fn one(random: &mut Random, width: usize, outer: Columns<'_>) -> String {
     format!("SELECT {} FROM {table} {alias}{}", list.join(", "), correlated(random, &own, &known, outer))
 }
 
-/// The alias of an inner query that sees these columns, different from the aliases of the enclosing queries.
+/// The alias of a subquery that sees these columns, different from the aliases of the enclosing queries.
 fn inner_alias(outer: Columns<'_>) -> String {
     let taken = |alias: &str| outer.iter().any(|column| column.starts_with(&format!("{alias}.")));
     ["q", "p", "o"].into_iter().find(|alias| !taken(alias)).unwrap_or("n").to_owned()
 }
 
-/// The columns that an inner query uses: its own, and sometimes those of the enclosing queries.
+/// The columns that a subquery uses: its own, and sometimes those of the enclosing queries.
 fn seen(random: &mut Random, own: Columns<'_>, outer: Columns<'_>) -> Vec<String> {
     let mut known = own.to_vec();
     if random.chance(3) {
@@ -296,7 +296,7 @@ fn seen(random: &mut Random, own: Columns<'_>, outer: Columns<'_>) -> Vec<String
     known
 }
 
-/// A condition of an inner query: none, an uncorrelated one, or a correlated one.
+/// A condition of a subquery: none, an uncorrelated one, or a correlated one.
 fn correlated(random: &mut Random, own: Columns<'_>, known: Columns<'_>, outer: Columns<'_>) -> String {
     let mut terms = Vec::new();
     if !outer.is_empty() && random.chance(2) {
@@ -339,7 +339,7 @@ fn uncast(random: &mut Random, make: impl Fn(&mut Random) -> String) -> String {
     }
 }
 
-/// An expression without inner queries.
+/// An expression without subqueries.
 fn plain(random: &mut Random, columns: Columns<'_>) -> String {
     let a = leaf(random, columns);
     match random.below(6) {

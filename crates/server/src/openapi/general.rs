@@ -4,7 +4,7 @@ use super::schemas::schema_of;
 use super::{Schemas, failures, token};
 use crate::config::path_parameters;
 use crate::failure::ErrorRules;
-use crate::general::door::Door;
+use crate::general::operation::Operation;
 use docs::catalog::Catalog;
 use docs::sql::PAGE_ROWS_MAX;
 use serde_json::{Value as Json, json};
@@ -21,79 +21,85 @@ const JSON: &str = "application/json";
 const LINES: &str = "application/x-ndjson";
 
 /// Summary and description of an operation, for readers of the document.
-fn told(door: Door) -> (&'static str, &'static str) {
-    match door {
-        Door::GetDocument => {
+fn texts(operation: Operation) -> (&'static str, &'static str) {
+    match operation {
+        Operation::GetDocument => {
             ("A document", "Answers with the document that has this key; its change number is the ETag.")
         }
-        Door::PutDocument => {
+        Operation::PutDocument => {
             ("Stores a document under its key", "Stores the body under this key, whether or not there was a document.")
         }
-        Door::PatchDocument => {
+        Operation::PatchDocument => {
             ("Changes a document", "Changes the document with this key by a merge patch (RFC 7396).")
         }
-        Door::DeleteDocument => ("Removes a document", "Removes the document with this key."),
-        Door::InsertDocument => {
+        Operation::DeleteDocument => ("Removes a document", "Removes the document with this key."),
+        Operation::InsertDocument => {
             ("Stores a new document", "Stores the body as a new document; the field Location says where it is.")
         }
-        Door::ListDocuments => {
+        Operation::ListDocuments => {
             ("Documents by pages", "Answers with documents in the order of their keys, until `after` is null.")
         }
-        Door::Bulk => (
+        Operation::Bulk => (
             "Stores many documents",
             "Stores new documents, one a line, each in a transaction of its own; answers with a line for each refused one.",
         ),
-        Door::Query => (
+        Operation::Query => (
             "Runs one SQL statement",
             "Answers with the rows of a SELECT, or with the number of documents that INSERT, UPDATE or DELETE changed.",
         ),
-        Door::Metrics => ("Metrics", "Answers with numbers in Prometheus's text format."),
-        Door::Health => ("Whether writes are taken", "Answers everybody: 200 while writes are taken, else 503."),
-        Door::MakeBackup => ("Makes a backup", "Copies the data while it is served; answers when the copy is on disk."),
-        Door::TellBackup => ("The state of the backup", "Answers whether a backup is being made, and how far it is."),
-        Door::ListViews => ("The views", "Answers with the views and how far they are built."),
-        Door::TellView => ("One view", "Answers with how far the view is built."),
-        Door::VerifyView => ("Verifies a view", "Computes the view again and answers with the rows that differ."),
-        Door::OpenApi => ("This document", "Answers with the description of every endpoint."),
-        Door::Changes => (
+        Operation::Metrics => ("Metrics", "Answers with numbers in Prometheus's text format."),
+        Operation::Health => ("Whether writes are taken", "Answers everybody: 200 while writes are taken, else 503."),
+        Operation::MakeBackup => {
+            ("Makes a backup", "Copies the data while it is served; answers when the copy is on disk.")
+        }
+        Operation::GetBackup => {
+            ("The state of the backup", "Answers whether a backup is being made, and how far it is.")
+        }
+        Operation::ListViews => ("The views", "Answers with the views and how far they are built."),
+        Operation::GetView => ("One view", "Answers with how far the view is built."),
+        Operation::VerifyView => ("Verifies a view", "Computes the view again and answers with the rows that differ."),
+        Operation::OpenApi => ("This document", "Answers with the description of every endpoint."),
+        Operation::Changes => (
             "The feed of changes",
             "Answers with the changes after a change number, and with those that come, without end.",
         ),
-        Door::Schema => ("The collections", "Answers with the collections, their indexes, and how far new rules are."),
-        Door::Reload => ("Reads the file again", "Takes collections, views and endpoints of the changed file."),
-        Door::NotYet => ("Nothing yet", "This part of the API is not supported yet."),
+        Operation::Schema => {
+            ("The collections", "Answers with the collections, their indexes, and how far new rules are.")
+        }
+        Operation::Reload => ("Reads the file again", "Takes collections, views and endpoints of the changed file."),
+        Operation::NotYet => ("Nothing yet", "This part of the API is not supported yet."),
     }
 }
 
-pub(super) fn operation(door: Door, pattern: &str, catalog: &Catalog) -> Json {
-    let (summary, description) = told(door);
-    let (description, security) = match door {
-        Door::Health => (description.to_owned(), json!([])),
+pub(super) fn describe(operation: Operation, pattern: &str, catalog: &Catalog) -> Json {
+    let (summary, description) = texts(operation);
+    let (description, security) = match operation {
+        Operation::Health => (description.to_owned(), json!([])),
         // A client on the same machine needs no token.
-        _ => (format!("{description} A token must allow `{}`.", door.scope()), json!([token(), {}])),
+        _ => (format!("{description} A token must allow `{}`.", operation.scope()), json!([token(), {}])),
     };
     let mut responses = failures(&ErrorRules::default());
-    for (status, what, content) in replies(door) {
+    for (status, what, content) in replies(operation) {
         responses[status] = json!({ "description": what });
         if !content.is_null() {
             responses[status]["content"] = content;
         }
     }
-    let mut operation = json!({
+    let mut described = json!({
         "tags": ["general"],
         "summary": summary,
         "description": description,
-        "parameters": parameters(door, pattern, catalog),
+        "parameters": parameters(operation, pattern, catalog),
         "responses": responses,
         "security": security,
     });
-    if let Some(content) = request(door) {
-        operation["requestBody"] = json!({ "required": true, "content": content });
+    if let Some(content) = request(operation) {
+        described["requestBody"] = json!({ "required": true, "content": content });
     }
-    operation
+    described
 }
 
-fn parameters(door: Door, pattern: &str, catalog: &Catalog) -> Vec<Json> {
+fn parameters(operation: Operation, pattern: &str, catalog: &Catalog) -> Vec<Json> {
     let parameter = |name: &str, place: &str, what: &str, schema: Json| json!({ "name": name, "in": place, "required": place == "path", "description": what, "schema": schema });
     let collections: Vec<&str> = catalog.collections.iter().map(|info| info.name.as_str()).collect();
     let views: Vec<&str> = catalog.views.iter().map(|info| info.name.as_str()).collect();
@@ -101,19 +107,19 @@ fn parameters(door: Door, pattern: &str, catalog: &Catalog) -> Vec<Json> {
         [] => json!({ "type": "string" }),
         names => json!({ "type": "string", "enum": names }),
     };
-    let of_path = path_parameters(pattern).map(|name| match (name, door) {
-        ("name", Door::TellView | Door::VerifyView) => parameter(name, "path", "the view", one_of(&views)),
+    let of_path = path_parameters(pattern).map(|name| match (name, operation) {
+        ("name", Operation::GetView | Operation::VerifyView) => parameter(name, "path", "the view", one_of(&views)),
         ("name", _) => parameter(name, "path", "the collection", one_of(&collections)),
         _ => parameter(name, "path", "the document's key", json!({ "type": "string", "minLength": 1 })),
     });
     let mut all: Vec<Json> = of_path.collect();
     let mut query = |name: &str, what: &str, schema: Json| all.push(parameter(name, "query", what, schema));
-    match door {
-        Door::ListDocuments => {
+    match operation {
+        Operation::ListDocuments => {
             query("after", "the `after` of the page before; without it the first page", json!({ "type": "string" }));
             query("limit", "documents of the page", json!({ "type": "integer", "minimum": 1, "maximum": 1000 }));
         }
-        Door::Changes => {
+        Operation::Changes => {
             query("since", "a change number, behind which to begin; without it now", json!({ "type": "string" }));
             query("collection", "the one collection that is wanted", one_of(&collections));
         }
@@ -133,41 +139,41 @@ fn text_of(media: &[&str]) -> Json {
 }
 
 /// Statuses of success, with description and body.
-fn replies(door: Door) -> Vec<(&'static str, &'static str, Json)> {
+fn replies(operation: Operation) -> Vec<(&'static str, &'static str, Json)> {
     let object = json!({ "type": "object" });
     let done = |schema: &Json| vec![("200", "done", json_of(schema))];
-    match door {
-        Door::GetDocument => vec![("200", "the document", json_of(&schema_of(DOCUMENT)))],
-        Door::PutDocument => {
+    match operation {
+        Operation::GetDocument => vec![("200", "the document", json_of(&schema_of(DOCUMENT)))],
+        Operation::PutDocument => {
             vec![("200", "replaced a document", json_of(&object)), ("201", "stored a new one", json_of(&object))]
         }
-        Door::InsertDocument => vec![("201", "stored", json_of(&object))],
-        Door::DeleteDocument => vec![("204", "removed", Json::Null)],
-        Door::ListDocuments => vec![("200", "a page", json_of(&schema_of(PAGE)))],
-        Door::Query => {
+        Operation::InsertDocument => vec![("201", "stored", json_of(&object))],
+        Operation::DeleteDocument => vec![("204", "removed", Json::Null)],
+        Operation::ListDocuments => vec![("200", "a page", json_of(&schema_of(PAGE)))],
+        Operation::Query => {
             let mut content = json_of(&schema_of(RESULT));
             for media in [LINES, "text/csv"] {
                 content[media] = json!({ "schema": { "type": "string" } });
             }
             vec![("200", "the result", content)]
         }
-        Door::Bulk => vec![("200", "the refused documents", text_of(&[LINES]))],
-        Door::Metrics => vec![("200", "the metrics", text_of(&["text/plain"]))],
-        Door::Changes => vec![("200", "the changes", text_of(&[LINES, "text/event-stream"]))],
-        Door::Health => vec![("200", "writes are taken", json_of(&schema_of(HEALTH)))],
-        Door::ListViews => done(&json!({ "type": "array", "items": object })),
+        Operation::Bulk => vec![("200", "the refused documents", text_of(&[LINES]))],
+        Operation::Metrics => vec![("200", "the metrics", text_of(&["text/plain"]))],
+        Operation::Changes => vec![("200", "the changes", text_of(&[LINES, "text/event-stream"]))],
+        Operation::Health => vec![("200", "writes are taken", json_of(&schema_of(HEALTH)))],
+        Operation::ListViews => done(&json!({ "type": "array", "items": object })),
         _ => done(&object),
     }
 }
 
 /// The body that an operation takes.
-fn request(door: Door) -> Option<Json> {
-    match door {
-        Door::PutDocument | Door::InsertDocument => Some(json_of(&schema_of(DOCUMENT))),
-        Door::PatchDocument => Some(json_of(&json!({ "type": "object" }))),
-        Door::Query => Some(json_of(&schema_of(STATEMENT))),
-        Door::MakeBackup => Some(json_of(&schema_of(BACKUP))),
-        Door::Bulk => Some(text_of(&[LINES])),
+fn request(operation: Operation) -> Option<Json> {
+    match operation {
+        Operation::PutDocument | Operation::InsertDocument => Some(json_of(&schema_of(DOCUMENT))),
+        Operation::PatchDocument => Some(json_of(&json!({ "type": "object" }))),
+        Operation::Query => Some(json_of(&schema_of(STATEMENT))),
+        Operation::MakeBackup => Some(json_of(&schema_of(BACKUP))),
+        Operation::Bulk => Some(text_of(&[LINES])),
         _ => None,
     }
 }

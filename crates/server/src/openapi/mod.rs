@@ -14,7 +14,7 @@ mod schemas;
 
 use crate::config::{AdminListener, ServerConfig, ServiceConfig, path_parameters};
 use crate::failure::ErrorRules;
-use crate::general::door::Door;
+use crate::general::operation::Operation;
 use declared::Described;
 use docs::catalog::Catalog;
 use docs::sql::ColumnType;
@@ -39,10 +39,10 @@ pub(crate) fn document(config: &ServiceConfig, catalog: &Catalog, columns: &[Col
         let operation = Described { endpoint, id: &id, catalog, columns, config }.operation(&mut schemas);
         paths.add((endpoint.method, pattern), id, operation);
     }
-    for (method, pattern, door) in Door::ALL {
-        if door != Door::NotYet {
+    for (method, pattern, operation) in Operation::ALL {
+        if operation != Operation::NotYet {
             let id = paths.id(method, pattern);
-            paths.add((method, pattern), id, general::operation(door, pattern, catalog));
+            paths.add((method, pattern), id, general::describe(operation, pattern, catalog));
         }
     }
     schemas.extend(catalog.collections.iter().map(|info| (info.name.clone(), schemas::stored(info))));

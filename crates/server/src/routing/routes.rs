@@ -5,7 +5,7 @@ use crate::declared::endpoint::{self, Endpoint};
 use crate::declared::late_query::LateQuery;
 use crate::failure::refusal;
 use crate::failure::{ErrorRules, Failure, FailureKind};
-use crate::general::door::Door;
+use crate::general::operation::Operation;
 use crate::general::{documents, modify};
 use crate::metrics::route_series::{CHANGES, GENERAL};
 use crate::reads::direct::{DirectAnswer, Waiting};
@@ -24,7 +24,7 @@ use std::time::Instant;
 enum Route {
     /// Shared by the routes of an endpoint that has several.
     Declared(Arc<Endpoint>),
-    General(Door),
+    General(Operation),
 }
 
 /// A service and its routes.
@@ -55,8 +55,8 @@ impl Routing {
                 debug_assert!(added.is_ok(), "clashes were told when the file was read: {added:?}");
             }
         }
-        for (method, pattern, door) in Door::ALL {
-            let added = router.route(method, pattern, Route::General(door));
+        for (method, pattern, operation) in Operation::ALL {
+            let added = router.route(method, pattern, Route::General(operation));
             debug_assert!(added.is_ok(), "the general API's own routes do not clash: {added:?}");
         }
         let collections = service.database.catalog().collections.len();
@@ -67,10 +67,10 @@ impl Routing {
     pub(crate) fn order(&self, request: &HttpRequest<'_>) -> Order {
         match request.path() {
             // A query is a POST that only reads.
-            Door::QUERY if !modify::may_change(request) => Order::Read,
-            Door::QUERY => Order::Alone,
+            Operation::QUERY if !modify::may_change(request) => Order::Read,
+            Operation::QUERY => Order::Alone,
             _ if request.method().is_safe() => Order::Read,
-            path if Door::is_bulk(path) => Order::Alone,
+            path if Operation::is_bulk(path) => Order::Alone,
             path if self.has_steps && self.leads_to_steps(request.method(), path) => Order::Alone,
             path if self.may_be_large(request, path) => Order::Alone,
             _ => Order::Write,
@@ -79,7 +79,7 @@ impl Routing {
 
     /// Whether the body is taken in pieces.
     pub(super) fn takes_pieces(request: &HttpRequest<'_>) -> bool {
-        request.method() == Method::Post && Door::is_bulk(request.path())
+        request.method() == Method::Post && Operation::is_bulk(request.path())
     }
 
     /// Steps may continue on the pool: no other write of their connection may run beside them, so that the order is kept.
@@ -105,7 +105,7 @@ impl Routing {
             RouteLookup::Found { value: Route::Declared(endpoint), .. } => {
                 endpoint.updates().is_some_and(|collection| self.service.database.checks_fully(collection))
             }
-            RouteLookup::Found { value: Route::General(door), .. } => *door == Door::PatchDocument,
+            RouteLookup::Found { value: Route::General(operation), .. } => *operation == Operation::PatchDocument,
             _ => false,
         }
     }
@@ -166,13 +166,13 @@ impl Routing {
         let service = &self.service;
         let is_general = sender::is_general(request.path());
         if is_general {
-            let is_feed = matches!(found, RouteLookup::Found { value: Route::General(Door::Changes), .. });
+            let is_feed = matches!(found, RouteLookup::Found { value: Route::General(Operation::Changes), .. });
             reply.count_under(if is_feed { CHANGES } else { GENERAL });
         }
         let checked = if is_general { permission::check(service, request, listener) } else { Ok(Granted::All) };
         let found = match (found, checked) {
-            (RouteLookup::Found { value: Route::General(door), params }, checked) => {
-                return door.answer(service, local, request, (&params, checked), reply);
+            (RouteLookup::Found { value: Route::General(operation), params }, checked) => {
+                return operation.answer(service, local, request, (&params, checked), reply);
             }
             (_, Err(failure)) => return refusal::fail(&failure, reply),
             (found, Ok(_)) => found,

@@ -77,9 +77,9 @@ pub trait Disk: Send + Sync {
     /// later call need not report the error again.
     ///
     /// Unlike the syncs of the tree file, these need no owner, because no thread relies on another thread's sync. In an
-    /// open store only the log's keeper changes names that matter, and after an error it creates the segment and its
+    /// open store only the log's segment supply changes names that matter, and after an error it creates the segment and its
     /// name again. Opening and copying end with the error, and the next start creates the names again. Compaction syncs
-    /// beside the keeper, but does not touch the log, which works with the old and the new tree file.
+    /// beside the segment supply, but does not touch the log, which works with the old and the new tree file.
     fn sync_dir(&self) -> io::Result<()>;
     /// A temporary file of this size with all its space allocated. `None` if such files are not supported; then memory
     /// is used.

@@ -10,7 +10,7 @@
 //! - two committers take turns: gather queued transactions, write them to the log, publish, acknowledge
 //!   ([`write::commit`]).
 //! - the checkpointer merges the frozen memtable into the tree ([`checkpoint::checkpointer`]).
-//! - the log's keeper prepares segments.
+//! - the log's segment supply prepares segments.
 //! - the room thread keeps disk space for checkpoints ([`checkpoint::room`]).
 //! - with `Durability::Interval`, the syncer syncs the log.
 //!

@@ -17,14 +17,14 @@
 mod batch;
 mod buffer;
 mod follower;
-mod keeper;
-mod kept;
+mod kept_segments;
 mod least;
 mod logged;
 mod position;
 mod replay;
 mod retention;
 mod segment;
+mod segment_supply;
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -42,9 +42,10 @@ pub(crate) use segment::live_name as segment_name;
 use crate::base::error::StoreError;
 use crate::base::fail_stop::FailStop;
 use crate::disk::{DIRECT_ALIGN, Disk};
-use keeper::Keeper;
+use kept_segments::KeptSegments;
 use retention::Mark;
 use segment::{DATA_AT, Segment};
+use segment_supply::SegmentSupply;
 
 /// Bytes of a segment that a batch cannot use: the segment's header, the batch's header and padding, and the closing batch.
 pub(crate) const SEGMENT_OVERHEAD_BYTES: u64 = DATA_AT as u64 + 2 * DIRECT_ALIGN as u64 + CLOSING_BYTES;
@@ -67,7 +68,7 @@ pub(crate) struct LogSettings {
 
 /// See the module's text.
 pub(crate) struct Log {
-    keeper: Keeper,
+    supply: SegmentSupply,
     retention: Arc<Retention>,
     disk: Arc<dyn Disk>,
     settings: LogSettings,
@@ -150,7 +151,7 @@ impl Log {
     pub(crate) fn create(disk: Arc<dyn Disk>, settings: LogSettings) -> Result<(Log, Tail), StoreError> {
         remove_files(&*disk, |_| true)?;
         let log = Log::start(disk, settings, (Arc::new(Retention::none()), Arc::default()), 1, Vec::new())?;
-        let segment = log.keeper.take(0)?;
+        let segment = log.supply.take(0)?;
         let at = LogPosition { segment: segment.number, offset: DATA_AT, previous: 0, sequence: 1, epoch: 1 };
         log.segments().live.insert(segment.number, Arc::clone(&segment));
         let mut tail = Tail { segment, at, version: 0, mark_from: 0 };
@@ -168,7 +169,7 @@ impl Log {
         visit: &mut dyn FnMut(&LogPosition, &Batch<'_>) -> Result<(), StoreError>,
     ) -> Result<(Log, Tail, Replayed), StoreError> {
         let InTree { start, version, reaches } = tree;
-        let mut found = kept::Found::before(&*disk, start, *version, retention.keeps());
+        let mut found = KeptSegments::before(&*disk, start, *version, retention.keeps());
         let replayed = replay::replay(&*disk, start, &mut |at, batch| {
             found.take(at, batch);
             visit(at, batch)
@@ -218,9 +219,9 @@ impl Log {
         spares: Vec<u64>,
     ) -> Result<Log, StoreError> {
         let shared = (Arc::clone(&disk), Arc::clone(&retention), Arc::clone(&fail_stop));
-        let keeper = Keeper::start(shared, settings.sync_each, settings.segment_bytes, next, spares)?;
+        let supply = SegmentSupply::start(shared, settings.sync_each, settings.segment_bytes, next, spares)?;
         Ok(Log {
-            keeper,
+            supply,
             retention,
             disk,
             settings,
@@ -246,7 +247,7 @@ impl Log {
     }
 
     fn roll_leaving(&self, tail: &mut Tail, kept: usize) -> Result<(), StoreError> {
-        let segment = self.keeper.take(kept)?;
+        let segment = self.supply.take(kept)?;
         self.segments().live.insert(segment.number, Arc::clone(&segment));
         tail.at = LogPosition { segment: segment.number, offset: DATA_AT, ..tail.at };
         tail.segment = segment;
@@ -347,18 +348,18 @@ impl Log {
         segments.live = live;
         segments.unsynced.retain(|segment| segment.number >= number);
         drop(segments);
-        self.keeper.recycle(self.retention.released_before(number));
+        self.supply.recycle(self.retention.released_before(number));
     }
 
     /// Removes an unused file, or else the oldest segment kept only for readers of changes, to free disk space. False if there is none.
     pub(crate) fn give_back(&self) -> bool {
-        self.keeper.give_back()
-            || self.retention.give_back().is_some_and(|number| keeper::remove_kept(&*self.disk, number))
+        self.supply.give_back()
+            || self.retention.give_back().is_some_and(|number| segment_supply::remove_kept(&*self.disk, number))
     }
 
     /// Removes all files that recovery does not need. For a store that will not write again.
     pub(crate) fn give_all_back(&self) {
-        self.keeper.give_all_back();
+        self.supply.give_all_back();
         while self.give_back() {}
     }
 
@@ -392,7 +393,7 @@ impl Log {
 
     /// Whether the next segment would currently be refused.
     pub(crate) fn is_full(&self) -> bool {
-        self.keeper.is_failing(SEGMENTS_KEPT)
+        self.supply.is_failing(SEGMENTS_KEPT)
     }
 
     /// Bytes of all segments that recovery needs.

@@ -16,7 +16,7 @@
 //!    that of its last change. After a restart ages count from the opening.
 //! 3. No reader retains a segment. A reader that is too slow gets an error with the oldest version that is still available.
 //!
-//! This module touches no file: the keeper recycles or removes the segments that it gives up.
+//! This module touches no file: the segment supply recycles or removes the segments that it gives up.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};

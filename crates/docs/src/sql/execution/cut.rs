@@ -50,7 +50,7 @@ pub(super) struct Common<'j> {
 }
 
 impl<'j> Common<'j> {
-    /// The shared part of an execution; `None` if an inner query fails. Then one thread scans the rows, because only the scan
+    /// The shared part of an execution; `None` if a subquery fails. Then one thread scans the rows, because only the scan
     /// shows whether the rows of that query are ever requested.
     pub(super) fn of(plan: &'j Plan, fixed: &'j Fixed<'j>) -> Option<Common<'j>> {
         let relations = match fixed.relations {
@@ -87,7 +87,7 @@ impl<'j> Common<'j> {
     }
 }
 
-/// The rows of all inner queries, computed before the scan.
+/// The rows of all subqueries, computed before the scan.
 struct Ready<'j>(Vec<&'j Relation>);
 
 impl Relations for Ready<'_> {

@@ -27,7 +27,7 @@ pub(super) struct Around<'a> {
     pub(super) view: &'a dyn ReadView,
     pub(super) parameters: &'a [Value<'a>],
     pub(super) budget: &'a Budget<'a>,
-    /// Runs its inner queries.
+    /// Runs its subqueries.
     pub(super) relations: Option<&'a dyn Relations>,
     /// Fields of the outer row.
     pub(super) outer: &'a [OuterValue<'a>],

@@ -1,9 +1,9 @@
-//! Executes a plan with inner queries: each runs when its rows are first requested, once per execution, and its rows are kept.
+//! Executes a plan with subqueries: each runs when its rows are first requested, once per execution, and its rows are kept.
 //!
 //! A correlated query runs for each outer row, and its results are cached by the values that it uses of that row. An uncorrelated
 //! query inside it runs once per execution, however often the correlated one runs.
 //!
-//! Rows that inner queries read and keep count against the same budget. An inner query whose rows are never requested, because
+//! Rows that subqueries read and keep count against the same budget. A subquery whose rows are never requested, because
 //! the outer one has no rows, never runs. If one fails, the execution ends with its error.
 
 use std::cell::{Cell, OnceCell, RefCell};
@@ -81,7 +81,7 @@ impl Kept {
 }
 
 impl Whole<'_> {
-    /// Executes a plan whose inner queries keep their results in `kept`. Rows that these read are not in the outcome.
+    /// Executes a plan whose subqueries keep their results in `kept`. Rows that these read are not in the outcome.
     fn execute<S: RowSink + ?Sized>(
         &self,
         (plan, kept): (&Plan, &Kept),
@@ -113,7 +113,7 @@ impl Whole<'_> {
     }
 }
 
-/// The inner queries of one plan.
+/// The subqueries of one plan.
 struct InnerQueries<'a> {
     whole: &'a Whole<'a>,
     plans: &'a [InnerPlan],

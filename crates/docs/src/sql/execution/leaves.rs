@@ -17,7 +17,7 @@ use bumpalo::Bump;
 use super::pipeline::{Same, Slots, lay_out, lay_out_key};
 use super::run::{End, Flow, LevelKeys, Run};
 use crate::engine::{Direction, Entries, TreeId};
-use crate::sql::planning::compiled::{CompiledPlan, Lookup, SLOTS_MAX};
+use crate::sql::planning::compiled_plan::{CompiledPlan, Lookup, SLOTS_MAX};
 use crate::sql::rows::RowSink;
 use crate::sql::values::workspace::empty;
 

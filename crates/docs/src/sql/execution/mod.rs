@@ -1,4 +1,4 @@
-//! Running a plan over a view: nested loops, the compiled pipeline, inner queries, groups and results, parts for several
+//! Running a plan over a view: nested loops, the compiled pipeline, subqueries, groups and results, parts for several
 //! threads, and what spills to disk when.
 //!
 //! It imports `planning`, `expressions`, `rows` and the rooms below them. It does not know the text of a query or the catalog.

@@ -150,7 +150,7 @@ impl<'e, S: RowSink + ?Sized> Run<'e, S> {
         }
     }
 
-    /// The kept rows of an inner query: all of them, or those that match by a hash.
+    /// The kept rows of a subquery: all of them, or those that match by a hash.
     fn kept_rows(
         &mut self,
         number: usize,

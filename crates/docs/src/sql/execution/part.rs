@@ -22,7 +22,7 @@ pub(super) struct Part<'p> {
 /// Counters that the parts of one execution share.
 #[derive(Default)]
 pub(super) struct Shared {
-    /// Rows that inner queries read before.
+    /// Rows that subqueries read before.
     before: u64,
     /// Rows read in all parts, plus `before`.
     rows: AtomicU64,
@@ -66,7 +66,7 @@ impl<'p> Part<'p> {
 }
 
 impl Shared {
-    /// Counters of an execution whose inner queries have read so many rows before.
+    /// Counters of an execution whose subqueries have read so many rows before.
     pub(super) fn after(before: u64) -> Shared {
         Shared { before, rows: AtomicU64::new(before), ..Shared::default() }
     }

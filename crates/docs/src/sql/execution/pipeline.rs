@@ -16,7 +16,9 @@ use crate::engine::{Direction, TreeId};
 use crate::sql::expressions::Comparison;
 use crate::sql::expressions::row::{as_key, index_value, of_scalar, whole};
 use crate::sql::limits::{Fault, Meter, QueryError};
-use crate::sql::planning::compiled::{self, CompiledPlan, KNOWN_MAX, Lookup, SLOTS_MAX, SlotEncoding, Term, Test};
+use crate::sql::planning::compiled_plan::{
+    CompiledField, CompiledPlan, KNOWN_MAX, Lookup, SLOTS_MAX, SlotEncoding, Term, Test,
+};
 use crate::sql::planning::{Access, Level, Points, PointsOf};
 use crate::sql::rows::RowSink;
 use crate::sql::rows::sink::check_finite;
@@ -252,7 +254,7 @@ impl<'e, S: RowSink + ?Sized> Run<'e, S> {
     }
 
     #[inline(always)]
-    fn take_fields<'r>(&self, fields: &[compiled::CompiledField], document: StoredDocument<'r>, slots: &mut Slots<'r>) {
+    fn take_fields<'r>(&self, fields: &[CompiledField], document: StoredDocument<'r>, slots: &mut Slots<'r>) {
         for field in fields {
             let place = &self.fixed.caches[field.column];
             let mut cache = place.get();

@@ -25,7 +25,7 @@ use crate::sql::values::workspace;
 pub(super) const TICK_ROWS: u64 = 64;
 /// Most bytes that each buffer of a scratch keeps between executions, except the sort of the outermost query.
 const KEPT_BYTES_MAX: usize = 64 << 10;
-/// The same for the rows of an inner query: dozens may be nested.
+/// The same for the rows of a subquery: dozens may be nested.
 const INNER_KEPT_BYTES_MAX: usize = 8 << 10;
 /// Estimate of a group's or distinct row's bytes besides its data.
 pub(super) const GROUP_OVERHEAD_BYTES: usize = 64;
@@ -39,7 +39,7 @@ pub struct Scratch {
     pub(super) caches: Vec<Vec<Cell<FieldCache>>>,
     pub(super) workers: Helpers,
     pub(in crate::sql) near: NearPlans,
-    /// The scratch of inner queries.
+    /// The scratch of subqueries.
     inner: Option<Box<Scratch>>,
 }
 
@@ -149,7 +149,7 @@ impl Scratch {
         Scratch { workers: Some(workers), ..self }
     }
 
-    /// Releases the memory of an inner query's sort and groups: each query of a statement has its own scratch.
+    /// Releases the memory of a subquery's sort and groups: each query of a statement has its own scratch.
     pub(super) fn shrink_rows(&mut self) {
         self.run.sort.buffer().shrink(INNER_KEPT_BYTES_MAX);
         if self.run.states.capacity() * size_of::<AggregateState>() > INNER_KEPT_BYTES_MAX {
@@ -252,7 +252,7 @@ pub(super) struct Run<'e, S: RowSink + ?Sized> {
     pub(super) check_at: u64,
     /// The part of the outermost range that this thread scans, if several threads scan it.
     pub(super) part: Option<Part<'e>>,
-    /// The row counter of all queries of the execution, if there are inner queries.
+    /// The row counter of all queries of the execution, if there are subqueries.
     pub(super) tally: Option<&'e Tally>,
     /// Rows collected for a sort whose input is ordered by its leading terms.
     pub(super) collected: Collected,
@@ -379,7 +379,7 @@ impl<'e, S: RowSink + ?Sized> Run<'e, S> {
     }
 
     /// The number of rows at which the budget is checked next: the next multiple of [`TICK_ROWS`], or the first row over the
-    /// limit if that comes earlier. `all` is the number of rows that all queries of the execution have read. If an inner query
+    /// limit if that comes earlier. `all` is the number of rows that all queries of the execution have read. If a subquery
     /// may still read rows, the budget is checked at every row.
     pub(super) fn next_check(&self, all: u64) -> u64 {
         let own = self.outcome.rows_read;

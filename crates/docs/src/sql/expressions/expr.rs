@@ -101,7 +101,7 @@ pub(crate) enum CastType {
     Numeric,
 }
 
-/// A use of an inner query: its number, and the values of the outer row that it takes, none if it is not correlated.
+/// A use of a subquery: its number, and the values of the outer row that it takes, none if it is not correlated.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Asked {
     pub(crate) number: usize,
@@ -119,7 +119,7 @@ pub(crate) enum Expr {
     Column(usize),
     /// A path into a field.
     Path(usize, Vec<Step>),
-    /// A value of the outer row that an inner query takes, by its number.
+    /// A value of the outer row that a subquery takes, by its number.
     Outer(usize),
     /// A finished aggregate, by its number.
     Aggregate(usize),
@@ -139,9 +139,9 @@ pub(crate) enum Expr {
     And(Vec<Expr>),
     Or(Vec<Expr>),
     In(Box<Expr>, Affinity, Vec<Expr>),
-    /// Whether an inner query has a row that equals these values.
+    /// Whether a subquery has a row that equals these values.
     InInner(Vec<(Affinity, Expr)>, Asked),
-    /// A value of an inner query's first row, by its place.
+    /// A value of a subquery's first row, by its place.
     ScalarInner(Asked, usize),
     ExistsInner(Asked),
     Between(Box<Expr>, Affinity, Box<Expr>, Affinity, Box<Expr>),
@@ -305,7 +305,7 @@ impl Expr {
         }
     }
 
-    /// Whether it uses an inner query.
+    /// Whether it uses a subquery.
     pub(crate) fn has_inner(&self) -> bool {
         let mut has = false;
         self.walk(&mut |part| has |= matches!(part, Expr::InInner(..) | Expr::ScalarInner(..) | Expr::ExistsInner(_)));

@@ -71,7 +71,7 @@ pub(crate) struct Fixed<'a> {
     pub(crate) group: &'a [Value<'a>],
     /// Values of the enclosing query's row.
     pub(crate) outer: &'a [OuterValue<'a>],
-    /// The rows of the plan's inner queries, if it has any.
+    /// The rows of the plan's subqueries, if it has any.
     pub(crate) relations: Option<&'a dyn Relations>,
     pub(crate) now_ms: i64,
     /// The meter of work and memory.
@@ -147,7 +147,7 @@ impl<'a> Scope<'a> {
         }
     }
 
-    /// The rows of an inner query.
+    /// The rows of a subquery.
     pub(crate) fn relation(&self, number: usize) -> Result<&'a Relation, Fault> {
         self.fixed.relations.ok_or(Fault::Damaged("a plan"))?.get(number)
     }

@@ -1,7 +1,7 @@
 //! Limits of an execution, its counts, and the meter that measures both.
 //!
 //! **Work.** One [`Meter`] counts the work of each thread: rows, evaluation steps, bytes that functions read, compare or write,
-//! parts of patterns, rows of inner queries, comparisons of a sort. After each [`QUESTION_UNITS`], some ten microseconds of
+//! parts of patterns, rows of subqueries, comparisons of a sort. After each [`QUESTION_UNITS`], some ten microseconds of
 //! work, the meter calls [`Budget::deadline`]. If the time is over, the execution ends with [`super::QueryError::Deadline`]. So
 //! a deadline of a millisecond is kept for any expression, even within one row. Only one pass over one text or stored value
 //! cannot be interrupted: about a millisecond for each MiB.
@@ -10,8 +10,8 @@
 //! their chunks before they are allocated, over all queries of an execution. More than [`Budget::memory_bytes_max`] is the
 //! error [`COMPUTED`](crate::sql::COMPUTED). Each helper thread has the same limit for its current row, so a row meets the same
 //! limit on every thread. A row that is kept or returned is counted field by field before it is copied (`values/row_room.rs`),
-//! and so is a lookup key. Data that queries gather from many rows (groups, sorts, kept rows of inner queries) is counted
-//! separately. An inner query may use the part of that memory that its enclosing queries leave free.
+//! and so is a lookup key. Data that queries gather from many rows (groups, sorts, kept rows of subqueries) is counted
+//! separately. A subquery may use the part of that memory that its enclosing queries leave free.
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -27,7 +27,7 @@ pub const STACK_BYTES_MAX: usize = 1056 << 10;
 /// Limits of an execution.
 #[derive(Clone, Copy)]
 pub struct Budget<'b> {
-    /// Index entries and documents that may be scanned, including those of inner queries; one more is an error. Threads that
+    /// Index entries and documents that may be scanned, including those of subqueries; one more is an error. Threads that
     /// scan parts of a range report 64 rows at a time, so each may scan that many more before the error. Rows that parallel
     /// threads scan beyond a LIMIT do not count.
     pub rows_max: u64,
@@ -69,7 +69,7 @@ pub struct ExecutionCounts {
     pub scans: bool,
 }
 
-/// Rows read so far by an execution, including all its inner queries.
+/// Rows read so far by an execution, including all its subqueries.
 #[derive(Default)]
 pub(in crate::sql) struct Tally(Cell<u64>);
 
@@ -89,7 +89,7 @@ impl Tally {
 pub(crate) const QUESTION_UNITS: u64 = 1024;
 /// Units of one scanned row: a row of a kilobyte costs some tenth of a microsecond.
 pub(crate) const ROW_UNITS: u64 = 16;
-/// Units of starting an inner query.
+/// Units of starting a subquery.
 pub(crate) const RUN_UNITS: u64 = 64;
 /// Bytes read, compared or written for one unit.
 const UNIT_BYTES: usize = 32;
@@ -197,7 +197,7 @@ impl<'b> Meter<'b> {
         self.gathered.get()
     }
 
-    /// Resets the bytes when an inner query, or a part of its data, is done.
+    /// Resets the bytes when a subquery, or a part of its data, is done.
     pub(crate) fn set_gathered(&self, bytes: usize) {
         self.gathered.set(bytes);
     }

@@ -208,11 +208,11 @@ impl fmt::Display for Unbuilt {
 
 impl std::error::Error for Unbuilt {}
 
-/// Placeholder for an inner query's error until its runner replaces it.
-const INNER_FAILED: &str = "an inner query failed";
+/// Placeholder for a subquery's error until its runner replaces it.
+const INNER_FAILED: &str = "a subquery failed";
 
 impl QueryError {
-    /// Whether it is the placeholder for an inner query's error.
+    /// Whether it is the placeholder for a subquery's error.
     pub(crate) fn is_of_inner(&self) -> bool {
         matches!(self, QueryError::Value(INNER_FAILED))
     }
@@ -247,7 +247,7 @@ pub(crate) enum Fault {
     Result(usize),
     /// The caller's deadline passed.
     Deadline,
-    /// An inner query failed. The code that ran it holds the error.
+    /// A subquery failed. The code that ran it holds the error.
     Inner,
 }
 

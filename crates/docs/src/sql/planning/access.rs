@@ -23,8 +23,8 @@ pub(crate) enum Access {
     },
     /// Several values of a key or of an index's first fields.
     Points(Box<Points>),
-    /// Kept rows of the plan's inner query with this number: all rows, or by a hash the rows with the values `keys`. `outer`:
-    /// the values that the inner query takes from the outer one.
+    /// Kept rows of the plan's subquery with this number: all rows, or by a hash the rows with the values `keys`. `outer`:
+    /// the values that the subquery takes from the outer one.
     Kept { inner: usize, hash: Option<usize>, keys: Vec<Expr>, outer: Vec<Expr> },
     /// `json_each`: the elements of an array, the fields of an object, or one value.
     Each { json: Expr, path: Option<Expr> },

@@ -84,7 +84,7 @@ impl Planner<'_> {
         }
     }
 
-    /// The rows of an inner query, looked up by a hash if possible.
+    /// The rows of a subquery, looked up by a hash if possible.
     fn inner_candidate(
         &self,
         table: usize,
@@ -103,7 +103,7 @@ impl Planner<'_> {
     }
 
     /// All access paths of a table that may be the best. `single`: the placed tables give at most one row.
-    pub(super) fn ways(&self, table: usize, placed: TableSet, single: bool) -> Vec<Candidate> {
+    pub(super) fn access_paths(&self, table: usize, placed: TableSet, single: bool) -> Vec<Candidate> {
         match &self.logical.tables[table].origin {
             RowSource::Collection(_) => self.collection_ways(table, placed, single),
             RowSource::Inner { number, outer, .. } => {
@@ -120,27 +120,27 @@ impl Planner<'_> {
         }
         let kept = self.kept_candidate(table, placed, single);
         let indexes = info.indexes.iter().enumerate().filter(|(_, index)| index.readiness.is_ready());
-        let mut ways = Vec::with_capacity(info.indexes.len() + 2);
+        let mut paths = Vec::with_capacity(info.indexes.len() + 2);
         let scan = scan_candidate(info, &bounds);
         // If the table can be read once and kept, it is not scanned again for each outer row.
         if kept.is_none() || !scan.access.is_whole() {
-            ways.push(scan);
+            paths.push(scan);
         }
         for (number, index) in indexes {
             match index_candidate(info, number, index, &bounds) {
-                Some(found) => ways.push(found),
+                Some(found) => paths.push(found),
                 None if kept.is_some() => {}
                 None => {
                     let (equal, direction) = (Vec::new(), Direction::Forward);
                     let access = Access::Index { number, tree: index.tree, equal, from: None, to: None, direction };
-                    ways.push(Candidate::new(SCORE_SCAN, access, Vec::new()));
+                    paths.push(Candidate::new(SCORE_SCAN, access, Vec::new()));
                 }
             }
         }
-        ways.extend(self.point_ways(table, placed, &bounds));
-        ways.extend(self.row_ways(table, placed, &bounds));
-        ways.extend(kept);
-        ways
+        paths.extend(self.point_paths(table, placed, &bounds));
+        paths.extend(self.row_paths(table, placed, &bounds));
+        paths.extend(kept);
+        paths
     }
 
     /// Reads the table once and keeps its rows: hashed, if an equality with the placed tables exists; otherwise, if the table's
@@ -170,7 +170,7 @@ impl Planner<'_> {
                 continue;
             }
             let Some((side, _)) = hashed_side(condition, table) else { continue };
-            // Rows of an inner query are hashed by plain columns only.
+            // Rows of a subquery are hashed by plain columns only.
             if whole || matches!(side, Expr::Column(_)) {
                 fulfilled.push(number);
             }
@@ -187,7 +187,7 @@ impl Planner<'_> {
         }
         let indexes = info.indexes.iter().enumerate().filter(|(_, index)| index.readiness.is_ready());
         let best = indexes.filter_map(|(number, index)| index_candidate(info, number, index, &bounds));
-        let best = best.chain(self.point_ways(table, placed, &bounds)).chain(self.row_ways(table, placed, &bounds));
+        let best = best.chain(self.point_paths(table, placed, &bounds)).chain(self.row_paths(table, placed, &bounds));
         best.min_by_key(|candidate| candidate.score).unwrap_or_else(|| {
             let mut scan = scan_candidate(info, &bounds);
             if scan.access.is_whole() && self.conditions_of(table).iter().any(|condition| condition.is_of(table)) {

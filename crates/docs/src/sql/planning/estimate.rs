@@ -152,9 +152,9 @@ impl Planner<'_> {
     /// The cost of reading these rows by their best access path.
     fn reading(&self, table: usize) -> f64 {
         *self.known.reading[table].get_or_init(|| {
-            let mut ways = self.ways(table, 0, true);
-            ways.iter_mut().for_each(|way| self.weigh(table, way));
-            ways.iter().map(|way| way.weight.once + way.weight.each).fold(f64::INFINITY, f64::min)
+            let mut paths = self.access_paths(table, 0, true);
+            paths.iter_mut().for_each(|path| self.weigh(table, path));
+            paths.iter().map(|path| path.weight.once + path.weight.each).fold(f64::INFINITY, f64::min)
         })
     }
 

@@ -40,8 +40,8 @@ const FEWER_EQUAL: f64 = 8.0;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Step {
     pub(super) table: usize,
-    /// The number of the access path, see [`Planner::ways`].
-    pub(super) way: usize,
+    /// The number of the access path, see [`Planner::access_paths`].
+    pub(super) path: usize,
     pub(super) estimate: Estimate,
 }
 
@@ -221,14 +221,14 @@ impl<'p, 'q> Search<'p, 'q> {
         let planner = self.planner;
         for table in self.tables.clone().into_iter().filter(|table| planner.is_ready(*table, 0)) {
             let weighed = self.weighed(table, 0, true);
-            let ways = planner.ways(table, 0, true);
-            for way in &self.weighed[weighed] {
-                let access = &ways[way.number].access;
+            let paths = planner.access_paths(table, 0, true);
+            for path in &self.weighed[weighed] {
+                let access = &paths[path.number].access;
                 let asks = !planner.plan.order.is_empty();
                 let order_of = |inner_single| asks && planner.order_of(table, access, inner_single).is_some();
-                let together = if asks { planner.together(table, access, way.read) } else { 1.0 };
+                let together = if asks { planner.together(table, access, path.read) } else { 1.0 };
                 let nothing = Begun {
-                    last: Step { table, way: way.number, estimate: Estimate::default() },
+                    last: Step { table, path: path.number, estimate: Estimate::default() },
                     before: None,
                     placed: 0,
                     once: 0.0,
@@ -238,9 +238,9 @@ impl<'p, 'q> Search<'p, 'q> {
                     inner_single: true,
                     ordered: (order_of(true), order_of(false)),
                     together,
-                    searched: planner.searches(table, &ways[way.number].fulfilled),
+                    searched: planner.searches(table, &paths[path.number].fulfilled),
                 };
-                next.push(Begun { inner_single: true, ..self.step(table, way, &nothing, None) });
+                next.push(Begun { inner_single: true, ..self.step(table, path, &nothing, None) });
             }
         }
     }
@@ -256,11 +256,11 @@ impl<'p, 'q> Search<'p, 'q> {
         }
         for table in open {
             let weighed = self.weighed(table, begun.placed, begun.single);
-            let steps = || self.weighed[weighed].iter().map(|way| self.step(table, way, begun, Some(place)));
+            let steps = || self.weighed[weighed].iter().map(|path| self.step(table, path, begun, Some(place)));
             let best = steps().min_by(|a, b| a.cost().total_cmp(&b.cost()));
             if self.wanted.is_finite() {
                 let first = steps().min_by(|a, b| self.first_cost(a).total_cmp(&self.first_cost(b)));
-                next.extend(first.filter(|first| best.is_none_or(|best| best.last.way != first.last.way)));
+                next.extend(first.filter(|first| best.is_none_or(|best| best.last.path != first.last.path)));
             }
             next.extend(best);
         }
@@ -271,22 +271,22 @@ impl<'p, 'q> Search<'p, 'q> {
         begun.once + begun.each * first_share(begun, self.wanted)
     }
 
-    fn step(&self, table: usize, way: &Weighed, begun: &Begun, before: Option<usize>) -> Begun {
-        let read = begun.rows * way.read;
+    fn step(&self, table: usize, path: &Weighed, begun: &Begun, before: Option<usize>) -> Begun {
+        let read = begun.rows * path.read;
         let rows = match self.planner.is_left(table) {
-            true => (read * way.on).max(begun.rows) * way.passing,
-            false => read * way.passing,
+            true => (read * path.on).max(begun.rows) * path.passing,
+            false => read * path.passing,
         };
         let estimate = Estimate { loops: begun.rows, read, rows };
         Begun {
-            last: Step { table, way: way.number, estimate },
+            last: Step { table, path: path.number, estimate },
             before,
             placed: begun.placed | 1 << table,
-            once: begun.once + way.once,
-            each: begun.each + begun.rows * way.each,
+            once: begun.once + path.once,
+            each: begun.each + begun.rows * path.each,
             rows,
-            single: begun.single && way.single,
-            inner_single: begun.inner_single && way.single,
+            single: begun.single && path.single,
+            inner_single: begun.inner_single && path.single,
             ordered: begun.ordered,
             together: begun.together,
             searched: begun.searched,
@@ -300,8 +300,8 @@ impl<'p, 'q> Search<'p, 'q> {
             return *place;
         }
         let planner = self.planner;
-        let mut ways = planner.ways(table, placed, single);
-        ways.iter_mut().for_each(|way| planner.weigh(table, way));
+        let mut paths = planner.access_paths(table, placed, single);
+        paths.iter_mut().for_each(|path| planner.weigh(table, path));
         let (own, left): (TableSet, _) = (1 << table, planner.is_left(table));
         let with_it = placed | own;
         let complete = |conditions: &[Condition]| -> Vec<(usize, f64)> {
@@ -314,15 +314,15 @@ impl<'p, 'q> Search<'p, 'q> {
             let open = conditions.iter().filter(|(place, _)| !fulfilled.contains(place));
             open.map(|(_, share)| share).product::<f64>()
         };
-        let fits = ways.iter().enumerate().filter(|(_, way)| !planner.is_too_large(table, way, &ways));
-        let weighed = fits.map(|(number, way)| Weighed {
+        let fits = paths.iter().enumerate().filter(|(_, path)| !planner.is_too_large(table, path, &paths));
+        let weighed = fits.map(|(number, path)| Weighed {
             number,
-            once: way.weight.once,
-            each: way.weight.each,
-            read: way.weight.read,
-            on: on.as_ref().map_or(1.0, |on| share(on, &way.fulfilled)),
-            passing: share(&conditions, if left { &[] } else { &way.fulfilled }),
-            single: way.access.is_single(),
+            once: path.weight.once,
+            each: path.weight.each,
+            read: path.weight.read,
+            on: on.as_ref().map_or(1.0, |on| share(on, &path.fulfilled)),
+            passing: share(&conditions, if left { &[] } else { &path.fulfilled }),
+            single: path.access.is_single(),
         });
         self.weighed.push(weighed.collect());
         self.places.insert(situation, self.weighed.len() - 1);

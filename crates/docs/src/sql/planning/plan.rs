@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use super::access::Access;
-use super::compiled::CompiledPlan;
+use super::compiled_plan::CompiledPlan;
 use super::points::Points;
 use crate::encoding::KeyType;
 use crate::engine::TreeId;
@@ -82,7 +82,7 @@ pub(crate) struct Plan {
     pub(crate) inner: Vec<InnerPlan>,
     /// Estimate of its result rows.
     pub(crate) rows: f64,
-    /// Its number among all plans and queries, by which the field caches of an inner query are found.
+    /// Its number among all plans and queries, by which the field caches of a subquery are found.
     pub(crate) number: usize,
     /// The compiled form, if the plan has a supported shape: it runs without walking expression trees.
     pub(crate) compiled: Option<Box<CompiledPlan>>,

@@ -279,7 +279,7 @@ impl Planner<'_> {
         if self.catalog.counts.are_kept() {
             for step in self.join_order() {
                 let single = self.plan.levels.iter().all(|level| level.access.is_single());
-                let candidate = self.ways(step.table, placed, single).swap_remove(step.way);
+                let candidate = self.access_paths(step.table, placed, single).swap_remove(step.path);
                 self.add_level(step.table, candidate);
                 placed |= 1 << step.table;
                 if let Some(level) = self.plan.levels.last_mut() {
@@ -364,7 +364,7 @@ impl Planner<'_> {
         self.plan.levels.push(level);
     }
 
-    /// Plans to keep the rows of a table for a join, with a hash if they are looked up by values. Of an inner query all columns
+    /// Plans to keep the rows of a table for a join, with a hash if they are looked up by values. Of a subquery all columns
     /// are kept; of a collection the used fields of the documents that pass its own predicates.
     fn add_kept(&mut self, table: usize, candidate: &mut Candidate) {
         let conditions = self.conditions_of(table);
@@ -565,7 +565,7 @@ fn hoist(expr: Expr, constants: &mut Vec<Expr>) -> Expr {
     let mut varies = false;
     expr.walk(&mut |part| {
         let row = matches!(part, Expr::Column(_) | Expr::Path(..) | Expr::Aggregate(_) | Expr::GroupKey(_));
-        // An inner query runs when its rows are first requested, which may be never.
+        // A subquery runs when its rows are first requested, which may be never.
         varies |= row || matches!(part, Expr::InInner(..) | Expr::ScalarInner(..) | Expr::ExistsInner(_));
     });
     if varies && matches!(expr, Expr::Call(Function::Json(_), _)) {

@@ -36,7 +36,7 @@ pub(crate) enum Sought {
     List(Vec<Expr>),
     /// Row values of several fields together, one after the other; the number is that of the fields.
     Tuples(Vec<Expr>, usize),
-    /// The first column of the inner query with this number in the plan.
+    /// The first column of the subquery with this number in the plan.
     Rows(usize),
 }
 

@@ -142,16 +142,16 @@ impl Planner<'_> {
     }
 
     /// Access paths by lists of rows.
-    pub(super) fn row_ways(&self, table: usize, placed: TableSet, bounds: &[Bound<'_>]) -> Vec<Candidate> {
+    pub(super) fn row_paths(&self, table: usize, placed: TableSet, bounds: &[Bound<'_>]) -> Vec<Candidate> {
         let (info, lists) = (self.info(table), self.row_lists(table, placed));
         let indexes = info.indexes.iter().enumerate().filter(|(_, index)| index.readiness.is_ready());
-        let ways = indexes.flat_map(|index| lists.iter().filter_map(move |list| row_way(info, index, bounds, list)));
-        ways.collect()
+        let paths = indexes.flat_map(|index| lists.iter().filter_map(move |list| row_path(info, index, bounds, list)));
+        paths.collect()
     }
 }
 
 /// An index looked up by the rows of a list, after leading fields with one value each.
-fn row_way(
+fn row_path(
     info: &CollectionInfo,
     (number, index): (usize, &IndexInfo),
     bounds: &[Bound<'_>],

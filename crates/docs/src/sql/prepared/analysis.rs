@@ -41,7 +41,7 @@ pub struct Analysis {
     /// Its duration.
     pub elapsed: Duration,
     pub(crate) levels: Vec<LevelCounts>,
-    /// Rows kept of each inner query; `None` if they were never requested.
+    /// Rows kept of each subquery; `None` if they were never requested.
     pub(crate) kept: Vec<Option<u64>>,
     /// For each correlated query: how often its rows were requested, and how often it ran.
     pub(crate) asked: Vec<Option<(u64, u64)>>,

@@ -42,7 +42,7 @@ impl ParameterUses {
         self.integers + self.numbers > 0 && self.integers + self.numbers + self.neutral == self.uses
     }
 
-    /// The uses of one parameter in a query and its inner queries.
+    /// The uses of one parameter in a query and its subqueries.
     pub(crate) fn of(logical: &Logical, catalog: &Catalog, slot: usize) -> ParameterUses {
         let mut compared = ParameterUses::default();
         logical.each_own(&mut |top| top.walk(&mut |part| compared.add(part, logical, catalog, slot)));

@@ -115,7 +115,7 @@ impl Grouping {
         refuse_clauses(&logical, at)?;
         let Some(table) = logical.tables[0].collection() else {
             return refuse(
-                "a view reads a collection or a view: inner queries and json_each are not supported in views",
+                "a view reads a collection or a view: subqueries and json_each are not supported in views",
                 Some(at),
             );
         };
@@ -328,7 +328,7 @@ fn refuse_clauses(logical: &Logical, at: Location) -> Result<(), SqlError> {
         (!logical.order.is_empty(), "a view takes no ORDER BY: put it into the queries over the view"),
         (logical.limit.is_some() || logical.offset.is_some(), "a view takes no LIMIT and no OFFSET"),
         (!logical.grouped, "a view needs GROUP BY or an aggregate"),
-        (!logical.inner.is_empty(), "a view reads one collection: inner queries are not supported in views"),
+        (!logical.inner.is_empty(), "a view reads one collection: subqueries are not supported in views"),
     ];
     match present.iter().find(|(is, _)| *is) {
         Some((_, why)) => refuse(why, Some(at)),

@@ -16,7 +16,7 @@ use crate::sql::expressions::{Affinity, Comparison, Expr, FieldPlace};
 use crate::sql::functions::Function;
 use crate::sql::limits::{Budget, ExecutionCounts, QueryError, SqlError};
 use crate::sql::planning::plan_space::{PlanInUse, Plans};
-use crate::sql::planning::{FirstRange, Plan, compile, plan, planner};
+use crate::sql::planning::{FirstRange, Plan, plan, plan_compiler, planner};
 use crate::sql::resolve::{self, Logical};
 use crate::sql::rows::{JsonRows, RowShape, RowSink};
 use crate::sql::syntax::parse;
@@ -370,7 +370,7 @@ impl PreparedQuery {
         plan.each_mut(&mut |plan| {
             plan.repeatable = plan.constants.iter().map(|constant| self.repeatables.of(constant)).collect();
             if !self.interpreted {
-                plan.compiled = compile::compile(plan).map(Box::new);
+                plan.compiled = plan_compiler::compile(plan).map(Box::new);
             }
         });
         plan.scans = !explain::scans(&plan, catalog).is_empty();

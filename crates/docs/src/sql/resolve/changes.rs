@@ -224,7 +224,7 @@ fn upsert(changing: &Changing, table: &Ident, update: &ast::DoUpdate, catalog: &
     }
     resolver.condition(update.selection.as_ref())?;
     if !resolver.logical.aggregates.is_empty() || !resolver.logical.inner.is_empty() {
-        return not_yet("an aggregate or an inner query in DO UPDATE", table.span.start);
+        return not_yet("an aggregate or a subquery in DO UPDATE", table.span.start);
     }
     resolver.sought_by_key();
     Ok(Upsert { fields, values, query: resolver.logical })
@@ -400,7 +400,7 @@ impl Changing {
         resolver.items(items, &[])?;
         let at = items.first().map_or(Location::empty(), |item| item.span().start);
         if !resolver.logical.aggregates.is_empty() || !resolver.logical.inner.is_empty() {
-            return not_yet("an aggregate or an inner query in RETURNING", at);
+            return not_yet("an aggregate or a subquery in RETURNING", at);
         }
         resolver.sought_by_key();
         self.returning = Some(resolver.logical);

@@ -236,7 +236,7 @@ impl<'c> Resolver<'c> {
         })
     }
 
-    /// A column's affinity in comparisons: for an inner query, that of its result.
+    /// A column's affinity in comparisons: for a subquery, that of its result.
     pub(super) fn column_kind(&self, table: usize, name: &str) -> (Affinity, bool) {
         let RowSource::Inner { number, .. } = &self.logical.tables[table].origin else {
             return (Affinity::None, false);

@@ -1,7 +1,7 @@
-//! Correlated subqueries: the values that an inner query takes from enclosing queries.
+//! Correlated subqueries: the values that a subquery takes from enclosing queries.
 //!
 //! A name that is unknown in a query is searched in the enclosing one, and so on outwards. If it is found, it becomes an outer
-//! value of the inner query ([`Expr::Outer`]), similar to a parameter. The enclosing query passes the value where the inner
+//! value of the subquery ([`Expr::Outer`]), similar to a parameter. The enclosing query passes the value where the inner
 //! query is used ([`Asked`]). Queries between the two pass it on.
 
 use sqlparser::ast::Ident;
@@ -55,7 +55,7 @@ impl AroundTable {
     }
 }
 
-/// The place of an inner query.
+/// The place of a subquery.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Stands {
     /// In FROM, where the other tables of FROM are out of scope.
@@ -65,7 +65,7 @@ pub(super) enum Stands {
 }
 
 impl<'c> Resolver<'c> {
-    /// The tables in scope of an inner query.
+    /// The tables in scope of a subquery.
     pub(super) fn around(&self, stands: Stands) -> Vec<Vec<AroundTable>> {
         let mut around = self.around.clone();
         if stands != Stands::From {

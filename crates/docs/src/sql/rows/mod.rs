@@ -1,5 +1,5 @@
 //! Rows once they are found: where a query passes them ([`RowSink`]), and how they are kept, in memory or in sorted runs on
-//! disk: for joins, for inner queries, and for UNION, EXCEPT and INTERSECT.
+//! disk: for joins, for subqueries, and for UNION, EXCEPT and INTERSECT.
 //!
 //! It imports `values` and `limits`. It does not know expressions, plans or the catalog.
 

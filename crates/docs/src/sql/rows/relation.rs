@@ -1,4 +1,4 @@
-//! Rows kept for the rest of an execution: those of an inner query, or of a collection that is read once for a join.
+//! Rows kept for the rest of an execution: those of a subquery, or of a collection that is read once for a join.
 //!
 //! A row is stored as its fields one after the other (`values/sort.rs`). A hash finds the rows with certain values in its columns.
 //! Equality is that of SQL's `=`, so rows with NULL in these columns are never found.

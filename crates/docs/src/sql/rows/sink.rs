@@ -42,7 +42,7 @@ pub trait RowSink {
     /// A row has passed a level's predicates.
     #[inline(always)]
     fn note_row(&mut self, _level: usize) {}
-    /// `_rows` rows of an inner query were kept.
+    /// `_rows` rows of a subquery were kept.
     #[inline(always)]
     fn note_kept(&mut self, _inner: usize, _rows: usize) {}
     /// How often a correlated query's rows were requested, and how often it ran.

@@ -78,7 +78,7 @@ impl OwnedValue {
     }
 }
 
-/// A value of the enclosing query's row that an inner query refers to: as a field and as a value.
+/// A value of the enclosing query's row that a subquery refers to: as a field and as a value.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct OuterValue<'a> {
     pub(crate) field: FieldValue<'a>,

@@ -143,7 +143,7 @@ fn create(disk: &Arc<dyn Disk>, settings: LogSettings) -> Result<(), StoreError>
     }
     let (log, tail) = Log::create(Arc::clone(disk), settings)?;
     let start = tail.position();
-    // The log's keeper, which also syncs names, ends here: it could receive an error that concerns the tree file's
+    // The log's segment supply, which also syncs names, ends here: it could receive an error that concerns the tree file's
     // name.
     drop((tail, log));
     TreeFile::create(&**disk, TREE_NAME, Version(0), start)

@@ -18,7 +18,7 @@ const SCORE_KEYS: u32 = 10;
 const SCORE_UNIQUE: u32 = 11;
 /// Worse than an index in which the same number of fields have one value.
 const SCORE_INDEX: u32 = 42;
-/// The rows of an inner query, whose number is unknown.
+/// The rows of a subquery, whose number is unknown.
 const SCORE_ROWS: u32 = 70;
 /// Most combinations of literals that are looked up when the plan is made. If there are more, the first ones are a sample.
 const COMBINATIONS_ASKED_MAX: usize = 16;
@@ -54,30 +54,30 @@ impl Planner<'_> {
     }
 
     /// The candidates by several values.
-    pub(super) fn point_ways(&self, table: usize, placed: TableSet, bounds: &[Bound<'_>]) -> Vec<Candidate> {
+    pub(super) fn point_paths(&self, table: usize, placed: TableSet, bounds: &[Bound<'_>]) -> Vec<Candidate> {
         let (info, lists) = (self.info(table), self.one_of(table, placed));
         if lists.is_empty() {
             return Vec::new();
         }
-        let mut ways = Vec::new();
+        let mut paths = Vec::new();
         let whole = |of: PointsOf, list: &OneOf<'_>, score: u32| {
             let (sought, direction) = (vec![list.sought.clone()], Direction::Forward);
             candidate(Points { of, sought, from: None, to: None, direction }, score, vec![list.condition])
         };
         for list in &lists {
             if list.column == info.key.field {
-                ways.push(whole(PointsOf::Key, list, SCORE_KEYS));
+                paths.push(whole(PointsOf::Key, list, SCORE_KEYS));
             }
             let is_it = |unique: &&UniqueInfo| unique.readiness.is_ready() && unique.only() == Some(list.column);
             for unique in info.unique.iter().filter(is_it) {
                 let of = PointsOf::Unique { tree: unique.tree, field: list.column.to_owned() };
-                ways.push(whole(of, list, SCORE_UNIQUE));
+                paths.push(whole(of, list, SCORE_UNIQUE));
             }
         }
         for (number, index) in info.indexes.iter().enumerate().filter(|(_, index)| index.readiness.is_ready()) {
-            ways.extend(index_ways(info, (number, index), bounds, &lists));
+            paths.extend(index_paths(info, (number, index), bounds, &lists));
         }
-        ways
+        paths
     }
 
     /// The cost of an access path by several values.
@@ -141,14 +141,14 @@ fn candidate(points: Points, score: u32, fulfilled: Vec<usize>) -> Candidate {
 }
 
 /// Candidates for prefixes of the index's fields: with all usable lists, with one fewer, and so on.
-fn index_ways(
+fn index_paths(
     info: &CollectionInfo,
     (number, index): (usize, &IndexInfo),
     bounds: &[Bound<'_>],
     lists: &[OneOf<'_>],
 ) -> Vec<Candidate> {
     let in_index = index.fields.iter().filter(|field| lists.iter().any(|list| list.column == field.as_str())).count();
-    let ways = (1..=in_index).filter_map(|lists_max| {
+    let paths = (1..=in_index).filter_map(|lists_max| {
         let (mut sought, mut fulfilled, mut taken, mut exact) = (Vec::new(), Vec::new(), 0, true);
         for field in &index.fields {
             let equal = bounds.iter().find(|b| b.comparison == Comparison::Equal && b.column == field.as_str());
@@ -179,5 +179,5 @@ fn index_ways(
         let of = PointsOf::Index { number, tree: index.tree };
         Some(candidate(Points { of, sought, from, to, direction: Direction::Forward }, score, fulfilled))
     });
-    ways.collect()
+    paths.collect()
 }

@@ -34,7 +34,7 @@ const SPARES_MAX: usize = 16;
 const SPARES_MIN: usize = 2;
 
 /// See the module's text.
-pub(crate) struct Keeper {
+pub(crate) struct SegmentSupply {
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
 }
@@ -78,7 +78,7 @@ impl Shared {
     }
 }
 
-impl Keeper {
+impl SegmentSupply {
     /// Starts the thread. `next_number` is the first segment it will prepare; `spares` are files it may reuse.
     pub(crate) fn start(
         (disk, retention, fail_stop): (Arc<dyn Disk>, Arc<Retention>, Arc<FailStop>),
@@ -86,7 +86,7 @@ impl Keeper {
         segment_bytes: u64,
         next_number: u64,
         spares: Vec<u64>,
-    ) -> Result<Keeper, StoreError> {
+    ) -> Result<SegmentSupply, StoreError> {
         let ready = VecDeque::new();
         let state = State { ready, spares, next_number, failure: None, closing: false, has_panicked: false };
         let (state, changed) = (Mutex::new(state), Condvar::new());
@@ -99,7 +99,7 @@ impl Keeper {
                 keep(&for_thread);
             })
             .map_err(|error| StoreError::io("start the log's thread", error))?;
-        Ok(Keeper { shared, thread: Some(thread) })
+        Ok(SegmentSupply { shared, thread: Some(thread) })
     }
 
     /// The next segment; waits for it if no more than `kept` are ready.
@@ -166,7 +166,7 @@ impl Keeper {
     }
 }
 
-impl Drop for Keeper {
+impl Drop for SegmentSupply {
     fn drop(&mut self) {
         self.shared.state().closing = true;
         self.shared.changed.notify_all();

@@ -8,7 +8,7 @@ use crate::engine::{Store, TreeId};
 use crate::writes::Collection;
 
 /// The state shared by an open database and its builders.
-pub(crate) struct Heart {
+pub(crate) struct DatabaseCore {
     pub(crate) store: Store,
     pub(crate) collections: Vec<Collection>,
     pub(crate) views: Views,
@@ -17,7 +17,7 @@ pub(crate) struct Heart {
     pub(crate) build_bytes: usize,
 }
 
-impl Heart {
+impl DatabaseCore {
     /// The collection of that name.
     pub(crate) fn collection(&self, name: &str) -> Option<&Collection> {
         self.collections.iter().find(|collection| &*collection.info.name == name)

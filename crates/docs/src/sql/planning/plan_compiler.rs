@@ -1,7 +1,9 @@
-//! Compiles plans of the shape that `compiled.rs` describes.
+//! Compiles plans of the shape that `compiled_plan.rs` describes.
 
 use super::access::Access;
-use super::compiled::{CompiledField, CompiledPlan, KNOWN_MAX, Lookup, Ordered, SLOTS_MAX, SlotEncoding, Term, Test};
+use super::compiled_plan::{
+    CompiledField, CompiledPlan, KNOWN_MAX, Lookup, Ordered, SLOTS_MAX, SlotEncoding, Term, Test,
+};
 use super::plan::{Level, Plan};
 use crate::encoding::KeyType;
 use crate::sql::expressions::{Affinity, Comparison, Expr, FieldPlace};

@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 /// The operations of the general API.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Door {
+pub(crate) enum Operation {
     GetDocument,
     PutDocument,
     PatchDocument,
@@ -25,9 +25,9 @@ pub(crate) enum Door {
     Bulk,
     Query,
     MakeBackup,
-    TellBackup,
+    GetBackup,
     ListViews,
-    TellView,
+    GetView,
     VerifyView,
     Changes,
     Schema,
@@ -38,7 +38,7 @@ pub(crate) enum Door {
     NotYet,
 }
 
-impl Door {
+impl Operation {
     /// The path of queries, which read although they are POSTs.
     pub(crate) const QUERY: &str = "/_/query";
 
@@ -48,47 +48,49 @@ impl Door {
     }
 
     /// Every route of the general API.
-    pub(crate) const ALL: [(Method, &str, Door); 20] = [
-        (Method::Get, "/_/collections/{name}/{id}", Door::GetDocument),
-        (Method::Put, "/_/collections/{name}/{id}", Door::PutDocument),
-        (Method::Patch, "/_/collections/{name}/{id}", Door::PatchDocument),
-        (Method::Delete, "/_/collections/{name}/{id}", Door::DeleteDocument),
-        (Method::Post, "/_/collections/{name}", Door::InsertDocument),
-        (Method::Get, "/_/collections/{name}", Door::ListDocuments),
-        (Method::Post, "/_/collections/{name}/bulk", Door::Bulk),
-        (Method::Post, Door::QUERY, Door::Query),
-        (Method::Post, "/_/backup", Door::MakeBackup),
-        (Method::Get, "/_/backup", Door::TellBackup),
-        (Method::Get, "/_/health", Door::Health),
-        (Method::Get, "/_/metrics", Door::Metrics),
-        (Method::Get, "/_/views", Door::ListViews),
-        (Method::Get, "/_/views/{name}", Door::TellView),
-        (Method::Post, "/_/views/{name}/verify", Door::VerifyView),
-        (Method::Get, "/_/changes", Door::Changes),
-        (Method::Get, "/_/schema", Door::Schema),
-        (Method::Post, "/_/config/reload", Door::Reload),
-        (Method::Get, "/_/openapi.json", Door::OpenApi),
-        (Method::Get, "/_/", Door::NotYet),
+    pub(crate) const ALL: [(Method, &str, Operation); 20] = [
+        (Method::Get, "/_/collections/{name}/{id}", Operation::GetDocument),
+        (Method::Put, "/_/collections/{name}/{id}", Operation::PutDocument),
+        (Method::Patch, "/_/collections/{name}/{id}", Operation::PatchDocument),
+        (Method::Delete, "/_/collections/{name}/{id}", Operation::DeleteDocument),
+        (Method::Post, "/_/collections/{name}", Operation::InsertDocument),
+        (Method::Get, "/_/collections/{name}", Operation::ListDocuments),
+        (Method::Post, "/_/collections/{name}/bulk", Operation::Bulk),
+        (Method::Post, Operation::QUERY, Operation::Query),
+        (Method::Post, "/_/backup", Operation::MakeBackup),
+        (Method::Get, "/_/backup", Operation::GetBackup),
+        (Method::Get, "/_/health", Operation::Health),
+        (Method::Get, "/_/metrics", Operation::Metrics),
+        (Method::Get, "/_/views", Operation::ListViews),
+        (Method::Get, "/_/views/{name}", Operation::GetView),
+        (Method::Post, "/_/views/{name}/verify", Operation::VerifyView),
+        (Method::Get, "/_/changes", Operation::Changes),
+        (Method::Get, "/_/schema", Operation::Schema),
+        (Method::Post, "/_/config/reload", Operation::Reload),
+        (Method::Get, "/_/openapi.json", Operation::OpenApi),
+        (Method::Get, "/_/", Operation::NotYet),
     ];
 
-    /// The scope that a token needs. A writing statement of [`Door::Query`] needs [`token::WRITE`] too.
+    /// The scope that a token needs. A writing statement of [`Operation::Query`] needs [`token::WRITE`] too.
     pub(crate) fn scope(self) -> &'static str {
         match self {
-            Door::GetDocument
-            | Door::ListDocuments
-            | Door::Query
-            | Door::ListViews
-            | Door::TellView
-            | Door::Changes
-            | Door::Schema
-            | Door::Health
-            | Door::Metrics
-            | Door::OpenApi
-            | Door::NotYet => token::READ,
-            Door::PutDocument | Door::PatchDocument | Door::DeleteDocument | Door::InsertDocument | Door::Bulk => {
-                token::WRITE
-            }
-            Door::MakeBackup | Door::TellBackup | Door::VerifyView | Door::Reload => token::ADMIN,
+            Operation::GetDocument
+            | Operation::ListDocuments
+            | Operation::Query
+            | Operation::ListViews
+            | Operation::GetView
+            | Operation::Changes
+            | Operation::Schema
+            | Operation::Health
+            | Operation::Metrics
+            | Operation::OpenApi
+            | Operation::NotYet => token::READ,
+            Operation::PutDocument
+            | Operation::PatchDocument
+            | Operation::DeleteDocument
+            | Operation::InsertDocument
+            | Operation::Bulk => token::WRITE,
+            Operation::MakeBackup | Operation::GetBackup | Operation::VerifyView | Operation::Reload => token::ADMIN,
         }
     }
 
@@ -105,36 +107,36 @@ impl Door {
         let granted = match access {
             Ok(granted) => granted,
             // Health is answered to every client: load balancers request it from other machines.
-            Err(_) if self == Door::Health => return health(service, false, reply),
+            Err(_) if self == Operation::Health => return health(service, false, reply),
             Err(failure) => return fail(&failure, reply),
         };
         match self {
-            Door::GetDocument => documents::get(service, local, request, params, reply),
-            Door::PutDocument => {
+            Operation::GetDocument => documents::get(service, local, request, params, reply),
+            Operation::PutDocument => {
                 documents::change(service, local, request, params, reply, |key, body| Op::Put { key, body });
             }
-            Door::PatchDocument => {
+            Operation::PatchDocument => {
                 documents::change(service, local, request, params, reply, |key, patch| Op::Patch { key, patch });
             }
-            Door::DeleteDocument => {
+            Operation::DeleteDocument => {
                 documents::change(service, local, request, params, reply, |key, _| Op::Delete { key });
             }
-            Door::InsertDocument => documents::insert(service, local, request, params, reply),
-            Door::ListDocuments => listing::list(service, local, request, params, reply),
-            Door::Bulk => bulk::load(service, local, request, params, reply),
-            Door::Query => query::run(service, request, granted, reply),
-            Door::MakeBackup => backup::make(service, request, reply),
-            Door::TellBackup => backup::tell(service, reply),
-            Door::ListViews => views::list(service, reply),
-            Door::TellView => views::get(service, params, reply),
-            Door::VerifyView => views::verify(service, request, params, reply),
-            Door::Changes => changes::follow(service, request, reply),
-            Door::Schema => schema::tell(service, reply),
-            Door::Reload => service.reloads.ask(request, reply),
-            Door::Health => health(service, true, reply),
-            Door::Metrics => reply.send(Status(200), metrics::MEDIA, metrics::text(service).as_bytes()),
-            Door::OpenApi => reply.send_shared(Status(200), JSON, Arc::clone(&service.openapi)),
-            Door::NotYet => {
+            Operation::InsertDocument => documents::insert(service, local, request, params, reply),
+            Operation::ListDocuments => listing::list(service, local, request, params, reply),
+            Operation::Bulk => bulk::load(service, local, request, params, reply),
+            Operation::Query => query::run(service, request, granted, reply),
+            Operation::MakeBackup => backup::make(service, request, reply),
+            Operation::GetBackup => backup::tell(service, reply),
+            Operation::ListViews => views::list(service, reply),
+            Operation::GetView => views::get(service, params, reply),
+            Operation::VerifyView => views::verify(service, request, params, reply),
+            Operation::Changes => changes::follow(service, request, reply),
+            Operation::Schema => schema::tell(service, reply),
+            Operation::Reload => service.reloads.ask(request, reply),
+            Operation::Health => health(service, true, reply),
+            Operation::Metrics => reply.send(Status(200), metrics::MEDIA, metrics::text(service).as_bytes()),
+            Operation::OpenApi => reply.send_shared(Status(200), JSON, Arc::clone(&service.openapi)),
+            Operation::NotYet => {
                 fail(&Failure::new(FailureKind::NotYet, "this part of the API is not supported yet"), reply)
             }
         }

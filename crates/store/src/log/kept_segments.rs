@@ -11,16 +11,16 @@ use super::segment::{self, DATA_AT};
 use crate::disk::{Access, DIRECT_ALIGN, Disk};
 
 /// See the module's text.
-pub(super) struct Found {
+pub(super) struct KeptSegments {
     /// A mark for each segment, oldest first, and its length if it is not known otherwise.
     segments: Vec<(Mark, Option<u64>)>,
     /// The last version in the log so far.
     version: u64,
 }
 
-impl Found {
+impl KeptSegments {
     /// The segments before `start`, if the tree contains all versions up to `version`. The segment of `start` is always included.
-    pub(super) fn before(disk: &dyn Disk, start: &LogPosition, version: u64, all: bool) -> Found {
+    pub(super) fn before(disk: &dyn Disk, start: &LogPosition, version: u64, all: bool) -> KeptSegments {
         let whole = first_mark(disk, start.segment).filter(|(mark, _)| is_before(mark, start, version));
         let is_at_start = start.offset == DATA_AT;
         let mut next = whole.map_or(Mark { at: *start, version }, |(mark, _)| mark);
@@ -37,7 +37,7 @@ impl Found {
             }
         }
         segments.reverse();
-        Found { segments, version }
+        KeptSegments { segments, version }
     }
 
     /// Adds a replayed batch.

@@ -11,7 +11,7 @@ use crate::views::Loading;
 use crate::writes::Collection;
 
 /// See the module's text.
-pub(super) struct Making<'c> {
+pub(super) struct TreesBuilder<'c> {
     database: &'c DocumentDatabase,
     collection: &'c Collection,
     tree: BulkTree,
@@ -25,7 +25,7 @@ pub(super) struct Making<'c> {
 }
 
 /// The result.
-pub(super) struct Made<'c> {
+pub(super) struct BuiltTrees<'c> {
     pub(super) tree: BulkTree,
     pub(super) tasks: Vec<Task<'c>>,
     /// The trees of its views.
@@ -34,13 +34,13 @@ pub(super) struct Made<'c> {
     pub(super) documents: u64,
 }
 
-impl<'c> Making<'c> {
+impl<'c> TreesBuilder<'c> {
     /// Starts with no documents; index entries may take `sort_bytes` of memory.
     pub(super) fn new(
         database: &'c DocumentDatabase,
         number: usize,
         sort_bytes: usize,
-    ) -> Result<Making<'c>, LoadError> {
+    ) -> Result<TreesBuilder<'c>, LoadError> {
         let collection = database.collection_at(CollectionId(number));
         let wanted = Wanted {
             indexes: (0..collection.indexes.len()).collect(),
@@ -48,7 +48,7 @@ impl<'c> Making<'c> {
             references: (0..collection.references.len()).collect(),
         };
         let nothing_beside = wanted.indexes.is_empty() && wanted.unique.is_empty() && wanted.references.is_empty();
-        Ok(Making {
+        Ok(TreesBuilder {
             database,
             collection,
             tree: database.store().bulk()?,
@@ -103,14 +103,14 @@ impl<'c> Making<'c> {
         self.tree
     }
 
-    pub(super) fn finish(self) -> Result<Made<'c>, LoadError> {
+    pub(super) fn finish(self) -> Result<BuiltTrees<'c>, LoadError> {
         let keys = self.keys.map(SortedRunWriter::finish).transpose()?;
         let views = self.views.build(self.database.store()).map_err(|why| {
             let source = std::io::Error::other(why.to_string());
             LoadError::Store(engine::StoreError::Io { context: "building the views".to_string(), source })
         })?;
         let documents = self.tree.entries();
-        Ok(Made { tree: self.tree, tasks: self.loader.into_tasks(), views, keys, documents })
+        Ok(BuiltTrees { tree: self.tree, tasks: self.loader.into_tasks(), views, keys, documents })
     }
 }
 

@@ -1,16 +1,16 @@
-//! Trees that are built while the input is still read, from batches with ascending keys: see `line.rs`.
+//! Trees that are built while the input is still read, from batches with ascending keys: see `batch_order.rs`.
 
 use std::sync::mpsc::Receiver;
 
 use super::encoded::Encoded;
-use super::making::Making;
 use super::places::PlacesWriter;
+use super::trees_builder::TreesBuilder;
 use crate::database::DocumentDatabase;
 use crate::opening::LoadError;
 
 /// A collection's documents that arrived in order of their keys.
-pub(super) struct Risen<'c> {
-    pub(super) making: Making<'c>,
+pub(super) struct AscendingRecords<'c> {
+    pub(super) builder: TreesBuilder<'c>,
     pub(super) places: PlacesWriter,
 }
 
@@ -21,18 +21,18 @@ pub(super) fn run<'c>(
     sort_bytes: usize,
     batches: Receiver<Encoded>,
     used: &dyn Fn(Encoded),
-) -> Result<Vec<Option<Risen<'c>>>, LoadError> {
-    let mut all: Vec<Option<Risen<'c>>> = (0..collections).map(|_| None).collect();
+) -> Result<Vec<Option<AscendingRecords<'c>>>, LoadError> {
+    let mut all: Vec<Option<AscendingRecords<'c>>> = (0..collections).map(|_| None).collect();
     for batch in batches {
         if batch.len() > 0
             && let Some(place) = all.get_mut(batch.collection)
         {
             if place.is_none() {
-                let making = Making::new(database, batch.collection, sort_bytes)?;
-                *place = Some(Risen { making, places: PlacesWriter::new(database.store())? });
+                let builder = TreesBuilder::new(database, batch.collection, sort_bytes)?;
+                *place = Some(AscendingRecords { builder, places: PlacesWriter::new(database.store())? });
             }
-            if let Some(risen) = place {
-                risen.add(&batch)?;
+            if let Some(ascending) = place {
+                ascending.add(&batch)?;
             }
         }
         used(batch);
@@ -40,12 +40,12 @@ pub(super) fn run<'c>(
     Ok(all)
 }
 
-impl Risen<'_> {
+impl AscendingRecords<'_> {
     fn add(&mut self, batch: &Encoded) -> Result<(), LoadError> {
         self.places.push(batch)?;
         for record in batch.iter() {
             let (place, stored) = record.parts().ok_or_else(damaged)?;
-            self.making.add(record.key, place, stored)?;
+            self.builder.add(record.key, place, stored)?;
         }
         Ok(())
     }

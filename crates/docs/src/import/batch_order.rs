@@ -1,7 +1,7 @@
 //! The queue that puts batches, encoded by several threads, back into the order in which they were read.
 //!
 //! A batch whose keys ascend, all above every earlier key of the collection, goes to the thread that builds the collection's
-//! tree (`rising.rs`). So it is written once, while a sorter would write and read it before it is written to the tree. Exports
+//! tree (`ascending.rs`). So it is written once, while a sorter would write and read it before it is written to the tree. Exports
 //! are usually in order of their keys. Any other batch is returned to a thread, which sorts it.
 //!
 //! So if one of several records with the same key arrived in order, it is the first of them, because later ones are not above
@@ -15,7 +15,7 @@ use super::QUEUE_BATCHES;
 use super::encoded::Encoded;
 
 /// See the module's text.
-pub(super) struct Line {
+pub(super) struct BatchOrder {
     state: Mutex<State>,
     moved: Condvar,
 }
@@ -28,15 +28,15 @@ struct State {
     /// By collection: the highest key so far. `None`: all its batches must be sorted.
     highest: Vec<Option<Vec<u8>>>,
     /// The channel to the building thread. `None`: nothing is to be built any more.
-    rising: Option<SyncSender<Encoded>>,
+    ascending: Option<SyncSender<Encoded>>,
 }
 
-impl Line {
+impl BatchOrder {
     /// A queue for collections; `empty` marks those whose trees can be built.
-    pub(super) fn new(empty: &[bool], rising: SyncSender<Encoded>) -> Line {
+    pub(super) fn new(empty: &[bool], ascending: SyncSender<Encoded>) -> BatchOrder {
         let highest = empty.iter().map(|is_empty| is_empty.then(Vec::new)).collect();
-        let state = State { next: 0, waiting: BTreeMap::new(), highest, rising: Some(rising) };
-        Line { state: Mutex::new(state), moved: Condvar::new() }
+        let state = State { next: 0, waiting: BTreeMap::new(), highest, ascending: Some(ascending) };
+        BatchOrder { state: Mutex::new(state), moved: Condvar::new() }
     }
 
     /// Enters a batch, and returns the batches whose turn has come and which must be sorted.
@@ -44,7 +44,7 @@ impl Line {
         let mut state = self.lock();
         // The thread with the next batch never waits here. Without this limit the others could encode all later batches while
         // that thread is not scheduled.
-        while number >= state.next + QUEUE_BATCHES as u64 && state.rising.is_some() {
+        while number >= state.next + QUEUE_BATCHES as u64 && state.ascending.is_some() {
             state = self.moved.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
         state.waiting.insert(number, batch);
@@ -63,7 +63,7 @@ impl Line {
 
     /// Releases all waiting threads, and signals the builder that nothing follows.
     pub(super) fn close(&self) {
-        self.lock().rising = None;
+        self.lock().ascending = None;
         self.moved.notify_all();
     }
 
@@ -75,19 +75,19 @@ impl Line {
 impl State {
     /// Sends a batch whose keys ascend; returns any other.
     fn judge(&mut self, batch: Encoded) -> Option<Encoded> {
-        let (Some(Some(highest)), Some(rising)) = (self.highest.get_mut(batch.collection), &self.rising) else {
+        let (Some(Some(highest)), Some(ascending)) = (self.highest.get_mut(batch.collection), &self.ascending) else {
             return Some(batch);
         };
-        let rises = batch.rises_above(highest);
+        let ascends = batch.ascends_above(highest);
         if let Some(key) = batch.highest()
             && key > highest.as_slice()
         {
             highest.clear();
             highest.extend_from_slice(key);
         }
-        if rises {
+        if ascends {
             // If the builder has failed, it has reported its error, and the whole import stops.
-            rising.send(batch).err().map(|unsent| unsent.0)
+            ascending.send(batch).err().map(|unsent| unsent.0)
         } else {
             Some(batch)
         }
@@ -115,21 +115,21 @@ mod tests {
 
     /// Passes batches in this order of numbers; compares the keys of the batches that were built and those to be sorted.
     #[track_caller]
-    fn check(order: &[u64], batches: &[(usize, &[u8])], risen: &[&[u8]], sorted: &[&[u8]]) {
+    fn check(order: &[u64], batches: &[(usize, &[u8])], ascending: &[&[u8]], sorted: &[&[u8]]) {
         let (sender, receiver) = sync_channel(batches.len());
-        let line = Line::new(&[true, false, true], sender);
+        let queue = BatchOrder::new(&[true, false, true], sender);
         let mut to_sort = Vec::new();
         for &number in order {
             let (collection, keys) = batches[number as usize];
-            to_sort.extend(line.pass(number, batch(collection, keys)));
+            to_sort.extend(queue.pass(number, batch(collection, keys)));
         }
-        line.close();
-        assert_eq!(receiver.iter().map(|batch| keys(&batch)).collect::<Vec<_>>(), risen);
+        queue.close();
+        assert_eq!(receiver.iter().map(|batch| keys(&batch)).collect::<Vec<_>>(), ascending);
         assert_eq!(to_sort.iter().map(keys).collect::<Vec<_>>(), sorted);
     }
 
     #[test]
-    fn batches_rise_in_the_order_in_which_they_were_read() {
+    fn batches_ascend_in_the_order_in_which_they_were_read() {
         let batches: &[(usize, &[u8])] = &[(0, &[1, 2]), (0, &[3]), (0, &[4, 6])];
         for order in [[0, 1, 2], [2, 1, 0], [1, 2, 0]] {
             check(&order, batches, &[&[1, 2], &[3], &[4, 6]], &[]);
