@@ -7,7 +7,7 @@ use std::process::Command;
 
 /// The target triple for sanitizers: without an explicit one, build scripts and macros would be instrumented too.
 const TARGET: &str = "x86_64-unknown-linux-gnu";
-/// Memory limit of a fuzz target in MB: a parser that exceeds it keeps input that it should reject.
+/// Memory limit of a fuzz target in MB: a parser that exceeds it keeps input that it should refuse.
 const FUZZ_MEMORY_MB: u32 = 2048;
 /// Time limit for one input, in seconds of wall-clock time: on a busy machine a process may pause for some of them.
 const FUZZ_INPUT_SECONDS: u32 = 60;

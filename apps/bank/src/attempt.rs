@@ -1,6 +1,6 @@
-//! A login attempt, the rules that reject one, and its verdict.
+//! A login attempt, the rules that refuse one, and its verdict.
 
-/// Numbers of failures since the last success after which attempts are rejected.
+/// Numbers of failures since the last success after which attempts are refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rules {
     /// Failures from an address after which it is banned; at least 1.
@@ -51,7 +51,7 @@ pub struct Attempt {
     pub is_right: bool,
 }
 
-/// The verdict on an attempt. The checks are made in this order; the first that rejects decides.
+/// The verdict on an attempt. The checks are made in this order; the first that refuses decides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AttemptVerdict {
     /// Too many attempts from the address have failed.

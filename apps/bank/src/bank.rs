@@ -50,7 +50,7 @@ impl Bank {
         }
     }
 
-    /// The rules for rejecting attempts.
+    /// The rules for refusing attempts.
     pub fn rules(&self) -> Rules {
         self.rules
     }

@@ -28,9 +28,9 @@ const CHUNK_BYTES: usize = 64 << 10;
 pub enum BankImportError {
     /// A file cannot be read, or one of its lines is invalid.
     Table(TableError),
-    /// The database rejects the file.
+    /// The database refuses the file.
     Database(ImportError),
-    /// Redis rejects the log.
+    /// Redis refuses the log.
     Redis(RedisError),
     /// The ledger has attempts already: the log would be recorded after later attempts.
     NotEmpty(&'static str),

@@ -96,7 +96,7 @@ impl Lines {
     /// Reads the next line and parses its fields with `parse`. `None` after the last one.
     ///
     /// # Errors
-    /// The file cannot be read, a line is too long or not UTF-8, or `parse` rejects its fields.
+    /// The file cannot be read, a line is too long or not UTF-8, or `parse` refuses its fields.
     pub fn next_with<T>(&mut self, parse: impl FnOnce(&[&str]) -> Result<T, String>) -> Result<Option<T>, TableError> {
         self.line += 1;
         if !self.read_line()? {

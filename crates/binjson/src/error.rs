@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// Why a text was rejected, and at which byte. It is reported to the client.
+/// Why a text was refused, and at which byte. It is reported to the client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct JsonError {
     /// What is wrong.

@@ -15,7 +15,7 @@ use crate::key::FieldName;
 use crate::tag::{MARK_BYTES, TAG_MARK};
 use crate::value::JsonValue;
 
-/// The name under which a document's mark is found. No field has it: `\u0000` is rejected in documents.
+/// The name under which a document's mark is found. No field has it: `\u0000` is refused in documents.
 pub const MARK_NAME: &str = "\0mark";
 /// The same in stored form.
 const STORED_NAME: &[u8] = b"\\u0000mark";

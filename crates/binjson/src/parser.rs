@@ -79,7 +79,7 @@ impl Scratch {
     }
 }
 
-/// The text was rejected; the reason is in [`Parser::error`]. Empty, so that results of the inner functions stay in registers.
+/// The text was refused; the reason is in [`Parser::error`]. Empty, so that results of the inner functions stay in registers.
 struct Refused;
 
 type Step<T> = Result<T, Refused>;
@@ -459,7 +459,7 @@ impl Parser<'_, '_> {
         affordable
     }
 
-    /// Rejects the object whose fields begin at `first` if two of its keys are the same.
+    /// Refuses the object whose fields begin at `first` if two of its keys are the same.
     #[inline]
     fn refuse_duplicates(&mut self, first: usize) -> Step<()> {
         let fields = &self.scratch.fields[first..];

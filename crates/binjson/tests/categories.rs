@@ -1,10 +1,10 @@
 //! Cases by the categories in which parsers are commonly compared: texts that every parser accepts, texts that every parser
-//! rejects, and the cases that RFC 8259 leaves to the implementation, with our choice. A rejection is checked with its place.
+//! refuses, and the cases that RFC 8259 leaves to the implementation, with our choice. A refusal is checked with its place.
 
 use binjson::JsonErrorKind::{self as Kind, *};
 use binjson::{JsonError, StoredDocument, encode};
 
-/// The stored text, or the reason and place of the rejection.
+/// The stored text, or the reason and place of the refusal.
 fn stored(text: &[u8]) -> Result<String, (Kind, usize)> {
     let mut out = Vec::new();
     match encode(text, &mut out) {
@@ -35,7 +35,7 @@ fn check_kept(texts: &[&str]) {
 fn check_refused(kind: Kind, cases: &[(&str, usize)]) {
     for (text, place) in cases {
         assert_eq!(stored(text.as_bytes()), Err((kind, *place)), "{text:?}");
-        // After whitespace each text is rejected for the same reason, at a later offset.
+        // After whitespace each text is refused for the same reason, at a later offset.
         let later = format!("{}{text}", " \n".repeat(20));
         assert_eq!(stored(later.as_bytes()), Err((kind, place + 40)), "{later:?}");
     }

@@ -3,7 +3,7 @@
 use binjson::{FieldCache, FieldName, JsonValue, StoredDocument, encode};
 use proptest::prelude::*;
 
-/// The other parser turns numbers into doubles, and rejects numbers beyond their range.
+/// The other parser turns numbers into doubles, and refuses numbers beyond their range.
 fn out_of_their_range(result: &serde_json::Result<serde_json::Value>) -> bool {
     result.as_ref().is_err_and(|error| error.to_string().starts_with("number out of range"))
 }
@@ -84,7 +84,7 @@ proptest! {
         let mut out = Vec::new();
         let ours = encode(text.as_bytes(), &mut out);
         let theirs = serde_json::from_str::<serde_json::Value>(&text);
-        // Duplicate keys are rejected only by our parser, numbers beyond a double only by the other one.
+        // Duplicate keys are refused only by our parser, numbers beyond a double only by the other one.
         let differs = matches!(ours, Err(error) if matches!(error.kind, binjson::JsonErrorKind::DuplicateKey | binjson::JsonErrorKind::NulCharacter))
             || out_of_their_range(&theirs);
         prop_assert!(differs || ours.is_ok() == theirs.is_ok(), "{}: {:?} {:?}", text, ours, theirs);

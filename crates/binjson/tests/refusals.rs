@@ -1,4 +1,4 @@
-//! Rejected texts with the reason and the place; and a similar text that is accepted.
+//! Refused texts with the reason and the place; and a similar text that is accepted.
 
 use binjson::JsonErrorKind as Kind;
 use binjson::{DEPTH_MAX, JsonError, StoredDocument, TEXT_BYTES_MAX, encode};

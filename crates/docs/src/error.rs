@@ -16,7 +16,7 @@ pub enum ReadError {
     Stopped,
 }
 
-/// Why a write was rejected or failed.
+/// Why a write was refused or failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum WriteError {
@@ -80,7 +80,7 @@ impl WriteError {
     }
 }
 
-/// The reason for rejecting a write if the resulting row of a view cannot be represented in another view that reads the first
+/// The reason for refusing a write if the resulting row of a view cannot be represented in another view that reads the first
 /// one.
 pub(crate) const VIEW_CANNOT_TAKE: &str =
     "a view over a view cannot store the resulting row: its key is too long, or a value exceeds 64 bits";

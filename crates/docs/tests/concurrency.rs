@@ -171,7 +171,7 @@ additionalProperties = { anyOf = [{ type = ["integer", "string"] }] }
     assert!(!service.get("trees/1").unwrap().1.contains("1.5"));
 }
 
-/// A long document that is put repeatedly while a short patch changes it: a patch that meets a conflict is rejected, not
+/// A long document that is put repeatedly while a short patch changes it: a patch that meets a conflict is refused, not
 /// checked by the committing thread.
 #[test]
 fn a_document_of_megabytes_is_not_prepared_again_where_all_commit() {
@@ -306,7 +306,7 @@ fn a_short_document_whose_check_is_long_is_handed_from_an_event_loop_to_another_
         assert_eq!(outcome.recv().unwrap(), Ok(()));
     }
     assert_eq!(service.get("trees/900").unwrap().1, format!("{{\"id\":900,\"tree\":{},\"n\":1}}", nested(depth + 1)));
-    // A rejection that the event loop can decide is not handed to another thread.
+    // A refusal that the event loop can decide is not handed to another thread.
     let outcome = write(Op::Put { key, body: body(900, depth) }, Precondition::Absent);
     assert_eq!(outcome.recv().unwrap(), Err(WriteError::PreconditionFailed));
     assert_eq!(write(Op::Insert { body: body(901, 1) }, Precondition::None).recv().unwrap(), Ok(()));

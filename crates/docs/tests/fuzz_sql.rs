@@ -1,4 +1,4 @@
-//! Mutated real queries: rejected with a position, or run within their budget, with the same rows through every access path.
+//! Mutated real queries: refused with a position, or run within their budget, with the same rows through every access path.
 
 use crate::fuzz_check::{check_sql, little, without_indexes};
 use crate::mutation::{apply, edits};

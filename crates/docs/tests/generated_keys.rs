@@ -133,7 +133,7 @@ fn threads_beside_each_other_get_numbers_of_their_own_and_refusals_leave_gaps() 
     let mut all: Vec<u32> = std::thread::scope(|scope| {
         let insert = |thread: usize| {
             let service = &service;
-            // Every other insert is rejected: its name is in use.
+            // Every other insert is refused: its name is in use.
             move || {
                 (0..200)
                     .filter_map(|n| number(service, &format!(r#"{{"name":"{thread}-{}"}}"#, n / 2)).ok())

@@ -1,4 +1,4 @@
-//! A configuration that would drop parts of a folder is rejected, or permitted and reported.
+//! A configuration that would drop parts of a folder is refused, or permitted and reported.
 #![allow(clippy::unwrap_used, reason = "a failed step is a failed test")]
 
 use docs::config::Config;
@@ -67,7 +67,7 @@ fn version(dir: &tempfile::TempDir) -> u64 {
     store.reader().unwrap().snapshot().version().0
 }
 
-/// The parts that a rejected opening would have dropped.
+/// The parts that a refused opening would have dropped.
 #[track_caller]
 fn refused(result: Result<DocumentDatabase, DatabaseOpenError>) -> String {
     match result {

@@ -156,7 +156,7 @@ fn step() -> impl Strategy<Value = Step> {
     )
 }
 
-/// A rejection by the schema that the model does not check: null in a required field.
+/// A refusal by the schema that the model does not check: null in a required field.
 fn has_null(step: &Step) -> bool {
     matches!(step.verb, Verb::Insert | Verb::Replace)
         && step.name != "locations"

@@ -53,7 +53,7 @@ fn open(dir: &Path, text: &str, left: &Arc<AtomicI64>) -> Option<DocumentDatabas
     lives::open(dir, &settings(text), left)
 }
 
-/// False if the disk has died. A write that breaks a rule is rejected, as it should be.
+/// False if the disk has died. A write that breaks a rule is refused, as it should be.
 fn write(database: &DocumentDatabase, random: &mut Random) -> bool {
     let id = random.below(KEYS) as u32;
     let key = id.to_be_bytes().to_vec();

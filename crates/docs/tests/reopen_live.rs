@@ -220,7 +220,7 @@ fn a_write_of_an_event_loop_is_given_back_while_another_configuration_takes_over
             Submission { write: write(id), guard: None, required: None, over: None, long: None, done },
         )
     };
-    // First a rejected configuration: then the old database accepts the write.
+    // First a refused configuration: then the old database accepts the write.
     let mut given_back = None;
     let refused = old.reopen(&config(&format!("{OTHERS}{ITEMS}")), |_| {
         given_back = submit(1).err();
@@ -368,7 +368,7 @@ fn a_moment_before_an_index_was_built_is_not_asked_by_that_index() {
     assert!(query.explain(&[]).contains("INDEX"), "{}", query.explain(&[]));
 }
 
-/// A configuration is rejected after the new database is made, before anything else has changed.
+/// A configuration is refused after the new database is made, before anything else has changed.
 #[test]
 fn a_configuration_that_is_refused_late_leaves_nothing_that_is_believed_later() {
     const UPPER: &str = "[views.largest]\nquery = \"SELECT MAX(n) AS most, COUNT(*) AS c FROM sums\"\n";
@@ -388,7 +388,7 @@ fn a_configuration_that_is_refused_late_leaves_nothing_that_is_believed_later() 
     check_settled(&database);
     assert_eq!(count(&database, "SELECT COUNT(*) AS c FROM items WHERE x >= 0"), Some(5));
     assert_eq!(count(&database, "SELECT c FROM largest"), Some(5));
-    // Views built since the opening still answer and follow writes, though the rejected configuration would have dropped them.
+    // Views built since the opening still answer and follow writes, though the refused configuration would have dropped them.
     let text = format!("{ITEMS}{VIEW}{UPPER}");
     database = reopen(&database, &text).unwrap();
     for (round, other) in [ITEMS.to_string(), format!("{ITEMS}{VIEW}"), more].into_iter().enumerate() {

@@ -1,4 +1,4 @@
-//! The nesting limit of statements: 128 levels of parentheses, calls and CASE, as the README documents; one more is rejected
+//! The nesting limit of statements: 128 levels of parentheses, calls and CASE, as the README documents; one more is refused
 //! with its position. SQLite, used for comparison, accepts more.
 
 use docs::sql::{NESTING_MAX, PreparedQuery, SqlErrorKind};

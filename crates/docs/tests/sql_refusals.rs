@@ -1,4 +1,4 @@
-//! Wrong and unsupported queries: each is rejected with its position, and no text causes a panic.
+//! Wrong and unsupported queries: each is refused with its position, and no text causes a panic.
 
 use crate::sql_memory::{AVERAGE, Memory, VISITS, travels};
 use docs::sql::{Budget, PreparedQuery, Scratch, SqlErrorKind, Value};

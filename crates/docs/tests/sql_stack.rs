@@ -124,7 +124,7 @@ fn touched() -> usize {
     panic!("no mapping has the stack");
 }
 
-/// Runs on a separate thread: the stack used, or `None` if the statement is rejected.
+/// Runs on a separate thread: the stack used, or `None` if the statement is refused.
 fn run(memory: &Memory, sql: &str) -> Option<usize> {
     std::thread::scope(|scope| {
         let work = || {

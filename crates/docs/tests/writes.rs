@@ -1,4 +1,4 @@
-//! Single writes: the checks, their order, and the state after a rejected write.
+//! Single writes: the checks, their order, and the state after a refused write.
 
 use crate::service::{Service, short, travels, user, visit};
 use docs::Precondition;

@@ -1,8 +1,8 @@
-//! Back-pressure: the rejection of a task by a full or draining executor, and the mark at which waiting submitters continue.
+//! Back-pressure: the refusal of a task by a full or draining executor, and the mark at which waiting submitters continue.
 
 use std::fmt;
 
-/// A job was rejected; it is returned to the caller.
+/// A job was refused; it is returned to the caller.
 pub enum Refused<J> {
     /// The queue is full: try later, or answer "busy".
     Full(J),

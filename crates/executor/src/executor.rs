@@ -61,7 +61,7 @@ impl fmt::Display for ExecutorStartError {
 
 impl std::error::Error for ExecutorStartError {}
 
-/// Rejects a number of threads that is out of bounds.
+/// Refuses a number of threads that is out of bounds.
 pub(crate) fn check_threads(threads: usize) -> Result<(), ExecutorStartError> {
     if (1..=THREADS_MAX).contains(&threads) { Ok(()) } else { Err(ExecutorStartError::Threads(threads)) }
 }

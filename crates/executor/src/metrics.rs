@@ -16,7 +16,7 @@ pub struct ExecutorMetrics {
     pub blocked: u64,
     /// Tasks that have ended, including those that panicked.
     pub done: u64,
-    /// Tasks rejected because the queue was full or the executor draining.
+    /// Tasks refused because the queue was full or the executor draining.
     pub refused: u64,
     /// Tasks that panicked.
     pub panicked: u64,

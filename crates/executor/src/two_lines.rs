@@ -43,7 +43,7 @@ struct State {
     jobs: [VecDeque<Job>; 2],
     /// The line that is next.
     next: usize,
-    /// Jobs rejected because their line was full.
+    /// Jobs refused because their line was full.
     refused: u64,
 }
 

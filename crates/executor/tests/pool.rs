@@ -89,7 +89,7 @@ fn after_a_drain_began_jobs_are_refused_and_queued_ones_finished() {
         let pool = Arc::clone(&pool);
         std::thread::spawn(move || pool.drain(soon()))
     };
-    // Few jobs are taken before the drain begins: submitting is repeated until it is rejected because
+    // Few jobs are taken before the drain begins: submitting is repeated until it is refused because
     // of the drain.
     while !matches!(pool.try_submit(Box::new(|| ())), Err(Refused::Draining(_))) {
         std::thread::yield_now();

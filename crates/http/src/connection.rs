@@ -78,7 +78,7 @@ pub(crate) struct Connection<S: Service> {
     clock: DeadlineClock,
     /// The service must answer a write before the next request is read.
     blocked: bool,
-    /// No more requests are read: the client asked for a close, or its bytes were rejected.
+    /// No more requests are read: the client asked for a close, or its bytes were refused.
     last: bool,
     draining: bool,
     /// A `100 Continue` waits for the replies before it.

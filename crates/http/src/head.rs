@@ -1,7 +1,7 @@
 //! A request head: request line and fields, and their meaning for framing and persistence.
 //!
 //! [`parse`] takes a whole head that passed the strict scan. httparse splits it into slices; this file interprets them by RFC
-//! 9112, strictly: a head that two servers could interpret in two ways is rejected. Most heads are plain and do not come here:
+//! 9112, strictly: a head that two servers could interpret in two ways is refused. Most heads are plain and do not come here:
 //! see `plain`, which uses the same interpretation of fields.
 //!
 //! Only nine fields matter. They are found in one pass, by length and first byte before any comparison.
@@ -330,7 +330,7 @@ impl<'i> Meaning<'i> {
 
 fn set_once<'i>(place: &mut Option<&'i [u8]>, value: &'i [u8], repeated: Refusal) -> Result<(), Refusal> {
     // RFC 9112 section 6.3 would allow equal lengths to be merged; another server on the path may not merge them, so this is
-    // rejected.
+    // refused.
     if place.replace(value).is_some() { Err(repeated) } else { Ok(()) }
 }
 

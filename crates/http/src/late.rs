@@ -70,7 +70,7 @@ impl std::fmt::Debug for Cutter {
     }
 }
 
-/// Makes a waiting stream be pulled again, or a rejected part of a body be offered again. One that is superfluous, or sent to a
+/// Makes a waiting stream be pulled again, or a refused part of a body be offered again. One that is superfluous, or sent to a
 /// connection that is gone, has no effect.
 #[derive(Clone)]
 pub struct Nudge {

@@ -51,7 +51,7 @@ impl Series {
 pub(crate) struct Measure {
     /// Start of the loop's tick in which the request was read.
     pub(crate) began_ns: u64,
-    /// `None` for a request that was rejected before it was read.
+    /// `None` for a request that was refused before it was read.
     pub(crate) method: Option<Method>,
     pub(crate) series: Series,
 }

@@ -15,7 +15,7 @@
 //! | for applications | `query`, `cookies`, `forms`, `forwarded` (client behind proxies), `router`, `files` (static files), `queued_writer`, `access_log` |
 //!
 //! What holds everywhere: replies leave in the order of the requests; a request that two servers could interpret in two ways is
-//! rejected and its connection closed; no byte from a client causes a panic; every buffer has a limit in [`ClientLimits`] or a
+//! refused and its connection closed; no byte from a client causes a panic; every buffer has a limit in [`ClientLimits`] or a
 //! named constant beside it.
 
 mod access_log;

@@ -163,7 +163,7 @@ impl RequestReader {
         }
     }
 
-    /// A head that is not plain, and its length; `Err`: it is incomplete or rejected.
+    /// A head that is not plain, and its length; `Err`: it is incomplete or refused.
     #[inline(never)]
     fn any_head<'i>(&mut self, input: &'i [u8], limits: &ClientLimits) -> Result<(Head<'i>, usize), Step<'i>> {
         if input.starts_with(b"\r\n") {
@@ -179,7 +179,7 @@ impl RequestReader {
         }
     }
 
-    /// The last returned request was served or rejected: the next one begins.
+    /// The last returned request was served or refused: the next one begins.
     #[inline]
     pub(crate) fn done(&mut self) -> Option<Box<Gathering>> {
         self.scan = HeadScan::default();

@@ -1,4 +1,4 @@
-//! Reasons to reject a request before the service is called: one table of reasons, statuses and texts.
+//! Reasons to refuse a request before the service is called: one table of reasons, statuses and texts.
 //!
 //! Every refusal closes the connection: after a request that could be interpreted in two ways, the start of the next one is
 //! unknown.
@@ -8,7 +8,7 @@ use crate::limits::ClientLimits;
 use crate::status::Status;
 use std::borrow::Cow;
 
-/// A reason to reject a request.
+/// A reason to refuse a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Refusal {
     BareCarriageReturn,

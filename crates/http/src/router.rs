@@ -275,7 +275,7 @@ impl<T> Router<T> {
 impl Tree {
     fn add(&mut self, pattern: &str, value: usize) -> Result<(), matchit::InsertError> {
         if let Err(refused) = self.all.insert(pattern, value) {
-            // matchit leaves the front of a rejected pattern in the tree.
+            // matchit leaves the front of a refused pattern in the tree.
             self.all = matchit::Router::new();
             for (pattern, value) in &self.patterns {
                 self.all.insert(pattern.as_str(), *value)?;

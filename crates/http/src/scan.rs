@@ -1,4 +1,4 @@
-//! Strict scan: finds the blank line that ends a head, and rejects line ends and bytes that httparse accepts.
+//! Strict scan: finds the blank line that ends a head, and refuses line ends and bytes that httparse accepts.
 //!
 //! httparse accepts a bare LF as a line's end, and so reads a head differently from a strict proxy in front of this server;
 //! request smuggling uses such differences. So before httparse runs, every line must end with CR LF, and there must be no other

@@ -160,7 +160,7 @@ fn place(worker: &Worker, ring: &mut Ring, mut slot: Slot, outcome: Outcome, buf
     Served::Done { persistent, is_spliced: false }
 }
 
-/// Answers a rejected request; the connection is closed after it. `head_only`: the reply has no content (RFC 9110, section
+/// Answers a refused request; the connection is closed after it. `head_only`: the reply has no content (RFC 9110, section
 /// 9.3.2).
 pub(crate) fn refuse(worker: &Worker, ring: &mut Ring, refusal: Refusal, head_only: bool, out: &mut Vec<u8>) {
     let status = refusal.status_and_detail().0;

@@ -19,7 +19,7 @@ pub struct SlowLog {
 /// A slow request.
 #[derive(Clone, Copy, Debug)]
 pub struct SlowRequest<'r> {
-    /// Its method; `None` for a request that was rejected before it was read.
+    /// Its method; `None` for a request that was refused before it was read.
     pub method: Option<Method>,
     /// The series under which it counts.
     pub series: Series,

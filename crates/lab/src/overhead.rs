@@ -52,7 +52,7 @@ fn round(model: Model, tasks: u32, units: u64, queue_max: usize) -> Result<(f64,
             }
             BUFFER.with_borrow_mut(|buffer| compute(units, buffer));
         });
-        // Rejected only by an executor that drains.
+        // Refused only by an executor that drains.
         if executor.submit(task).is_err() {
             break;
         }

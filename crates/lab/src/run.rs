@@ -165,7 +165,7 @@ pub fn run(model: Model, plan: &RunPlan) -> Result<RunResults, RunError> {
     let trace = &shared.trace;
     let began = Instant::now();
     for id in 0..plan.requests {
-        // Rejected only by an executor that drains, and this one is drained below.
+        // Refused only by an executor that drains, and this one is drained below.
         if executor.submit(Box::new(Request::new(id, &shared))).is_err() {
             break;
         }

@@ -90,7 +90,7 @@ impl Service for Requests {
         let id = self.id(request.path());
         let late = Some(reply.later());
         let task = Task { id, place: 0, reply: SimulatedReply::default(), workload: Arc::clone(&self.workload), late };
-        // A rejected task answers 503 when it is dropped.
+        // A refused task answers 503 when it is dropped.
         drop(self.executor.try_submit(Box::new(task)));
     }
 }

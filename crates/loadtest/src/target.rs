@@ -125,7 +125,7 @@ pub fn is_near(address: IpAddr) -> bool {
     }
 }
 
-/// Rejects addresses outside this machine and private networks.
+/// Refuses addresses outside this machine and private networks.
 pub fn check_near(addresses: &[SocketAddr]) -> Result<(), TargetError> {
     let foreign = addresses.iter().find(|address| !is_near(address.ip()));
     foreign.map_or(Ok(()), |address| Err(TargetError::Foreign(address.ip())))

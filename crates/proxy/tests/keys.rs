@@ -19,7 +19,7 @@ GEORADIUS g 1 2 3 km|GEORADIUS g 1 2 3 km STORE d|GEORADIUS g 1 2 3 km WITHDIST 
 GEOSEARCHSTORE d g FROMMEMBER m BYRADIUS 1 km|ZRANGESTORE d s 0 1|SINTERSTORE d a b|PFMERGE d a b|SMOVE a b m|WATCH a b
 MIGRATE h 1 k 0 100|HSET h f v|GETRANGE a 0 1|LMOVE a b LEFT LEFT|XADD s * f v|SETEX a 1 b|ZADD z 1 m|PFCOUNT a b|TOUCH a b|RESTORE a 0 x";
 
-/// Requests in which Redis finds no keys, or which it rejects.
+/// Requests in which Redis finds no keys, or which it refuses.
 const WITHOUT_KEYS: &str = "EVAL return 0|ZUNION x a|ZUNION 3 a b|BLMPOP 0 9 a LEFT|XREAD COUNT 2|XREAD STREAMS a";
 
 fn keys_of<'a>(table: &CommandTable, words: &[&'a str]) -> Option<Vec<&'a str>> {

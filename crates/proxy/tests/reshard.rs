@@ -197,7 +197,7 @@ fn change_all(client: &mut Client, seed: u64, is_over: &AtomicBool) -> u64 {
             6 => pipeline.add(("EXPIRE", &key, 1_000 + part)),
             _ => pipeline.add(("APPEND", &key, part)),
         };
-        // Some are rejected because the key has another type by then.
+        // Some are refused because the key has another type by then.
         changes += client.pipeline::<resp::ReplyValue>(&pipeline).unwrap().len() as u64;
     }
     changes

@@ -171,7 +171,7 @@ impl Fleet {
     /// Asks every loop to drain.
     pub(crate) fn drain(&self, deadline_ns: u64) {
         for member in &self.members {
-            // A loop that rejects mail has ended already.
+            // A loop that refuses mail has ended already.
             let _ = member.mailbox.push(Mail::Drain { deadline_ns });
         }
     }

@@ -107,14 +107,14 @@ impl<M> Mailbox<M> {
         std::mem::swap(&mut self.lock().mail, taken);
     }
 
-    /// Rejects all later mail, if none waits. `false`: some waits.
+    /// Refuses all later mail, if none waits. `false`: some waits.
     pub(crate) fn try_close(&self) -> bool {
         let mut queue = self.lock();
         queue.closed = queue.mail.is_empty();
         queue.closed
     }
 
-    /// Rejects all later mail and drops the mail that waits: the loop reads no more.
+    /// Refuses all later mail and drops the mail that waits: the loop reads no more.
     pub(crate) fn close(&self) {
         let mut queue = self.lock();
         queue.closed = true;

@@ -99,7 +99,7 @@ pub trait Protocol {
     fn hoards(&mut self, _part: MemoryPart, io: &mut Io<'_>) {
         io.abort();
     }
-    /// The text of the transport's error that ends this connection: with TLS, why a handshake or a record was rejected. `closed`
+    /// The text of the transport's error that ends this connection: with TLS, why a handshake or a record was refused. `closed`
     /// follows.
     fn failed(&mut self, _error: &std::io::Error) {}
     /// The last call; the connection is gone.

@@ -1,4 +1,4 @@
-//! The client over TLS: with a real redis-server, and with servers that it must reject.
+//! The client over TLS: with a real redis-server, and with servers that it must refuse.
 
 use crate::certificate::Authority;
 use crate::fake_server::{FakeServer, Peer, script};
@@ -102,7 +102,7 @@ fn a_server_that_wants_a_certificate_of_the_client_gets_it() {
     let own = authority.issue("client.test");
     let mut settings = ClientSettings::of(&server.tls_address()).unwrap();
     let tls = settings.tls.clone().unwrap();
-    // In TLS 1.3 the server's rejection follows the handshake; here it meets HELLO, which belongs to connecting.
+    // In TLS 1.3 the server's refusal follows the handshake; here it meets HELLO, which belongs to connecting.
     settings.version = resp::codec::ProtocolVersion::Resp3;
     let error = Client::new(settings.clone()).command::<()>("PING").unwrap_err();
     let words = "TLS: the server requires a certificate of the client";

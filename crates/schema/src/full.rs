@@ -80,7 +80,7 @@ impl Full {
             return Err(unexplained());
         }
         let explained = meter::bounded(&limits, || self.validator.validate(root).map_err(|error| misfit(&error)));
-        // `is_valid` has rejected the document. If `validate` disagrees or reaches a limit, the misfit stays unexplained.
+        // `is_valid` has refused the document. If `validate` disagrees or reaches a limit, the misfit stays unexplained.
         explained.unwrap_or_else(|_| Err(unexplained())).and_then(|()| Err(unexplained()))
     }
 

@@ -1,4 +1,4 @@
-//! Which requests the general API answers: remote clients, pages of other sites, and requests forwarded by a proxy are rejected
+//! Which requests the general API answers: remote clients, pages of other sites, and requests forwarded by a proxy are refused
 //! with the reason.
 
 use crate::harness::{Answer, Client, TestServer, mistakes};
@@ -24,7 +24,7 @@ fn with_fields(server: &TestServer, request: &str, fields: &[&str]) -> Answer {
     raw(server.address(), &format!("{request} HTTP/1.1\r\n{fields}Content-Length: 0\r\n\r\n"))
 }
 
-/// Checks that it is rejected as not local, with the reason.
+/// Checks that it is refused as not local, with the reason.
 #[track_caller]
 fn assert_refused(answer: &Answer, why: &str) {
     assert_eq!(answer.status, 403, "{}", answer.head);
@@ -212,7 +212,7 @@ fn health_answers_everybody_and_tells_strangers_no_more_than_how_it_is() {
     }
     let old = raw(server.address(), "GET /_/health HTTP/1.0\r\n\r\n");
     assert_eq!((old.status, old.text()), (200, r#"{"status":"ok"}"#));
-    // Rejected changes and their keys are shown only to clients that may read documents.
+    // Refused changes and their keys are shown only to clients that may read documents.
     let schema = "required = [\"id\", \"group\", \"price\", \"note\"]";
     server.put_items(1..2);
     let file = crate::harness::COLLECTIONS.replace("required = [\"id\", \"group\", \"price\"]", schema);

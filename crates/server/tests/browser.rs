@@ -29,7 +29,7 @@ query = "SELECT id, note FROM items WHERE note = :session"
 params = { session = { type = "string", from = "cookie:session" } }
 "#;
 
-/// The requests of a page. A request that the browser rejects, or whose reply it hides, is reported as `refused`.
+/// The requests of a page. A request that the browser refuses, or whose reply it hides, is reported as `refused`.
 const PAGE: &str = r#"<!doctype html><title>t</title><script>
 const server = "SERVER", seen = {};
 async function ask(name, target, options) {

@@ -182,7 +182,7 @@ fn cold_reads_do_not_wait_behind_long_queries() {
     forget(&folder.path().join("data/tree"));
     let running = start(folder.path());
     let mut client = connect(&running);
-    // Two run, 64 wait, and the rest is rejected. Each scans as many rows as a query may.
+    // Two run, 64 wait, and the rest is refused. Each scans as many rows as a query may.
     let sql = "SELECT COUNT(*) AS n FROM items a JOIN items b ON a.price <> b.price";
     let body = format!("{{\"sql\":\"{sql}\"}}");
     let queries: Vec<Client> = (0..70)

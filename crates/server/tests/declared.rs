@@ -273,7 +273,7 @@ result = "row"
 fn slow_queries_hold_no_loop_and_are_refused_at_once_where_too_many_wait() {
     let server = TestServer::start("memory = \"64MB\"\nscan_rows_max = 1000000000000", &format!("{ENDPOINTS}{SLOW}"));
     (0..3).for_each(|part| server.put_items(part * 1_000..(part + 1) * 1_000));
-    // Two run, as many wait as a part of the memory holds, and the others are rejected at once.
+    // Two run, as many wait as a part of the memory holds, and the others are refused at once.
     let mut clients: Vec<_> = (0..400).map(|_| server.connect()).collect();
     for client in &mut clients {
         client.send("GET", "/slow/g", "", b"");

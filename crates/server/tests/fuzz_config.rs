@@ -1,4 +1,4 @@
-//! Mutated configuration files: accepted, or rejected with mistakes that have places; no panic and no endless loop.
+//! Mutated configuration files: accepted, or refused with mistakes that have places; no panic and no endless loop.
 
 use crate::fuzz_check::check_config;
 use crate::mutation::{apply, edits};

@@ -251,7 +251,7 @@ fn short_documents_whose_check_is_long_are_no_work_of_a_loop_and_keep_their_turn
     });
     let depth = depth.expect("a document whose check is long");
     assert!(costly(1, depth).len() < 500, "{depth}");
-    // The loop itself handles one that changes nothing; if others have changed it by then, it is rejected as busy.
+    // The loop itself handles one that changes nothing; if others have changed it by then, it is refused as busy.
     assert_eq!(server.ask("PUT", "/_/collections/trees/1", "", br#"{"id":1}"#).status, 200);
     let mut client = server.connect();
     for round in 0..50 {

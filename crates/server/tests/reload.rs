@@ -431,7 +431,7 @@ fn a_file_that_would_drop_something_is_refused_with_a_list_unless_the_request_pe
     // The documents of the collection have stayed.
     check_reloaded(&server.reload(&file(&[BEFORE, ITEMS, GET, PUT])));
     assert_eq!(server.get("/_/collections/a/1").status, 200);
-    // A file of another service is rejected, whatever is permitted.
+    // A file of another service is refused, whatever is permitted.
     let other = server.reload_dropping(&file(&[&BEFORE.replace("[collections.a]", "[collections.b]")]));
     assert_eq!(other.status, 409);
     let detail = other.json()["detail"].as_str().unwrap().to_owned();

@@ -1,4 +1,4 @@
-//! `POST /_/query` with INSERT, UPDATE, DELETE: answers, rejections, and the order among other requests.
+//! `POST /_/query` with INSERT, UPDATE, DELETE: answers, refusals, and the order among other requests.
 
 use crate::harness::{Answer, TestServer};
 use serde_json::{Value, json};

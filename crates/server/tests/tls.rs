@@ -127,7 +127,7 @@ fn a_renewed_certificate_is_used_after_a_reload_and_a_damaged_one_is_not() {
     let health = request("GET", "/_/health", "");
     let version = &rustls::version::TLS13;
     assert!(server.ask(&first, version, &health).is_ok());
-    // Two files that do not belong together: the reload is rejected, and names them.
+    // Two files that do not belong together: the reload is refused, and names them.
     std::fs::write(server.folder.path().join("cert.pem"), &second.certificate).unwrap();
     let reply = server.ask(&first, version, &request("POST", "/_/config/reload", "")).unwrap();
     assert!(reply.starts_with("HTTP/1.1 4") && reply.contains("key.pem is not the private key"), "{reply}");

@@ -10,7 +10,7 @@ fn token(number: u8, name: &str, more: &str) -> (String, String) {
     (new.text, format!("[tokens.{name}]\nsha256 = \"{}\"\n{more}\n", new.sha256))
 }
 
-/// A request that is rejected without a token: its host is unknown.
+/// A request that is refused without a token: its host is unknown.
 #[track_caller]
 fn from_afar(server: &TestServer, request: &str, fields: &str, body: &str) -> Answer {
     let mut client = server.connect();
@@ -93,7 +93,7 @@ fn a_token_counts_for_its_own_request_alone_and_on_this_machine_too() {
     let (server, [reads, ..]) = start();
     let put = |token: &str| format!("Authorization: bearer  {token} \r\n");
     let item = br#"{"id":1,"group":"g","price":7}"#;
-    // A request outside the scope is rejected even if it would be answered without a token.
+    // A request outside the scope is refused even if it would be answered without a token.
     assert_eq!(server.ask("PUT", "/_/collections/items/1", &put(&reads), item).status, 403);
     assert_eq!(server.ask("PUT", "/_/collections/items/1", &put("sapsan_wrong"), item).status, 401);
     assert_eq!(server.ask("PUT", "/_/collections/items/1", "", item).status, 201);

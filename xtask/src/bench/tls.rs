@@ -32,7 +32,7 @@ const ROOM: &str = "connections_max = 10100\nmemory = \"3GB\"\n";
 /// The users whose mean size is that of nginx's file.
 const SAMPLE: [u32; 5] = [17, 444, 1234, 5000, 9999];
 const MAKE: &str = "function make() return wrk.format('GET', '/users/' .. math.random(1, 10057)) end";
-/// Configuration of openssl for the certificate: not an issuer's, which rustls rejects as a server certificate.
+/// Configuration of openssl for the certificate: not an issuer's, which rustls refuses as a server certificate.
 const CERTIFICATE: &str = "[req]\nprompt = no\ndistinguished_name = name\nx509_extensions = extensions\n[name]\nCN = bench\n\
     [extensions]\nbasicConstraints = critical, CA:FALSE\nsubjectAltName = IP:127.0.0.1\n";
 

@@ -123,7 +123,7 @@ struct Record<'a> {
 /// Decides an attempt by the rules and records it, inside a transaction.
 ///
 /// # Errors
-/// The database cannot be read or rejects the write.
+/// The database cannot be read or refuses the write.
 pub fn attempt(tx: &mut Transaction<'_>, attempt: &Attempt, rules: Rules) -> Result<Decision, DatabaseError> {
     let Attempt { at, user, login, address, is_right } = attempt;
     let of_address: Attempts<u64> = tx.view_row("addresses", (address,))?.unwrap_or_default();

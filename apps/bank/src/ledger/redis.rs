@@ -27,7 +27,7 @@ const LAST: &str = "bank:last";
 const ATTEMPTS: &str = "bank:attempts";
 const SCRIPT: &str = include_str!("attempt.lua");
 
-/// Largest number of attempts that wait for the connection; more are rejected.
+/// Largest number of attempts that wait for the connection; more are refused.
 const WAITING_MAX: usize = 4096;
 /// Largest number of attempts in one pipeline.
 const PIPELINE_MAX: usize = 256;
@@ -40,7 +40,7 @@ pub type DecisionCallback = Box<dyn FnOnce(Result<Decision, LedgerError>) + Send
 /// Why the ledger cannot be opened or filled.
 #[derive(Debug)]
 pub enum RedisError {
-    /// The server is unreachable, or rejects a command.
+    /// The server is unreachable, or refuses a command.
     Redis(CommandError),
     /// No thread can be started.
     Thread(std::io::Error),
@@ -91,7 +91,7 @@ impl Redis {
     /// Connects to an address such as `redis://127.0.0.1:6379`; `HOST:PORT` is accepted, too.
     ///
     /// # Errors
-    /// The address is wrong, the server is unreachable, or it rejects the script.
+    /// The address is wrong, the server is unreachable, or it refuses the script.
     pub fn open(address: &str) -> Result<Redis, RedisError> {
         let address = if address.contains("://") { address.to_owned() } else { format!("redis://{address}") };
         let settings = ClientSettings::of(&address).map_err(CommandError::from)?;

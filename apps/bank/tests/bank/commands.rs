@@ -1,4 +1,4 @@
-//! The commands: generated files are imported completely, invalid ones are rejected with their line, counters
+//! The commands: generated files are imported completely, invalid ones are refused with their line, counters
 //! are exported as SQL.
 
 use std::path::Path;

@@ -14,7 +14,7 @@ fn stored(text: &[u8]) -> Option<Vec<u8>> {
     encode(text, &mut bytes).ok().map(|()| bytes)
 }
 
-/// JSON: the same verdict as another parser's, except for our own rejections; encoding the result again gives the same bytes.
+/// JSON: the same verdict as another parser's, except for our own refusals; encoding the result again gives the same bytes.
 pub(crate) fn check_text(text: &[u8]) {
     let mut bytes = Vec::new();
     let theirs = serde_json::from_slice::<Json>(text);

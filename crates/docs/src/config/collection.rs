@@ -311,7 +311,7 @@ impl Fields<'_> {
         Some(name.to_string())
     }
 
-    /// Rejects paths such as `a.b`: the user means a value inside a field, and an index on a field of that name would stay
+    /// Refuses paths such as `a.b`: the user means a value inside a field, and an index on a field of that name would stay
     /// empty.
     fn check_own(&self, name: &str, item: &Item<'_>) {
         if name.contains(['.', '[', ']']) && !self.is_declared(name) {

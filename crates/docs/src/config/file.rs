@@ -1,6 +1,6 @@
 //! A file that the user names, on the command line or inside the configuration: a regular file of a bounded size.
 //!
-//! Reading a device may never end, and opening a pipe without a writer blocks; both are rejected before they are opened. The
+//! Reading a device may never end, and opening a pipe without a writer blocks; both are refused before they are opened. The
 //! file is also opened without blocking, because a pipe may have replaced it meanwhile.
 
 use std::fs::{self, File, FileType};

@@ -4,11 +4,11 @@
 //! the same store, as at a start: new parts are built and checked while writes continue. It takes over while no write is in
 //! progress ([`crate::database::gate`]), so no write runs half under the old and half under the new configuration:
 //!
-//! 1. The configuration is rejected if it has mistakes, if a change cannot be made while writes continue, or if it would drop
+//! 1. The configuration is refused if it has mistakes, if a change cannot be made while writes continue, or if it would drop
 //!    more than is permitted ([`crate::opening::losses`]). Nothing has been changed yet.
 //! 2. New writes wait, those in progress end, builders stop.
-//! 3. The new database is made, but builds nothing yet. The caller directs requests to it (`publish`) or rejects it. If it is
-//!    rejected, the catalog is restored, and writes continue in the old database.
+//! 3. The new database is made, but builds nothing yet. The caller directs requests to it (`publish`) or refuses it. If it is
+//!    refused, the catalog is restored, and writes continue in the old database.
 //! 4. The old database is superseded. Writes to it go to the new one. Reads through its indexes or views that begin from then
 //!    on fail ([`crate::Moment::check_indexes`]); earlier ones finish on their snapshots.
 //! 5. Writes continue. Undeclared parts are removed.

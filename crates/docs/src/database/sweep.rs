@@ -151,7 +151,7 @@ impl DocumentDatabase {
             (Err(engine::StoreError::Aborted), Some((number, error))) => Err(Stopped::Document(number, error)),
             // The retry was stopped, since all commits would have waited for too long.
             (Err(engine::StoreError::Aborted), None) => Err(Stopped::Together(WriteError::Busy)),
-            // A view rejects the resulting row, or the changes are too large for one transaction.
+            // A view refuses the resulting row, or the changes are too large for one transaction.
             (Err(error @ (engine::StoreError::Refused { .. } | engine::StoreError::Limit { .. })), _) => {
                 Err(Stopped::Together(error.into()))
             }

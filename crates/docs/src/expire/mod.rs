@@ -8,13 +8,13 @@
 //! - It is **removed a little later**, in small transactions, through the index of its field
 //!   ([`crate::DocumentDatabase::expire`]). Its index entries, unique values and contributions to views are removed with it, and
 //!   the feed of changes reports the deletion. Until then views count it, and its unique values count as in use.
-//! - An expired document to which others refer is hidden, and is removed only after those. New references to it are rejected,
+//! - An expired document to which others refer is hidden, and is removed only after those. New references to it are refused,
 //!   and it does not satisfy a transaction's required documents.
 //! - A document without the field, or with null in it, never expires.
 //!
 //! A time is a number (seconds since 1970) or a text, `YYYY-MM-DD` or `YYYY-MM-DDTHH:MM:SS[.fff]Z`. These texts sort by time,
 //! so the expired documents are one range of the index. Within one second they do not sort by time, because `Z` sorts after a
-//! fraction; so a text may expire as late as the end of its second. Other values are rejected when they are written.
+//! fraction; so a text may expire as late as the end of its second. Other values are refused when they are written.
 //!
 //! The clock is the system's ([`WallClock`]). If it is set back, documents that are hidden but not yet removed become visible
 //! again. If it is set forward, documents that expire because of it are removed permanently.

@@ -1,6 +1,6 @@
 //! Import into collections that have documents: the gathered records are inserted in transactions of many records each.
 //!
-//! Referenced collections come first. If a record of a transaction is rejected, the transaction is repeated record by record,
+//! Referenced collections come first. If a record of a transaction is refused, the transaction is repeated record by record,
 //! so that the bad one is reported (or skipped) and the others are stored.
 
 use binjson::StoredDocument;
@@ -98,7 +98,7 @@ fn flush(
     Ok(())
 }
 
-/// Why a record is rejected, with a remedy if existing keys stop the import.
+/// Why a record is refused, with a remedy if existing keys stop the import.
 fn told(why: &WriteError, on_error: OnError) -> String {
     match (why, on_error) {
         (WriteError::Conflict { what }, OnError::Stop) => {

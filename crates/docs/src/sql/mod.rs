@@ -17,7 +17,7 @@
 //!
 //! - A query that runs both here and in SQLite returns equal results. `values/`, `functions/` and `expressions/aggregate.rs`
 //!   hold the semantics, and the tests compare with SQLite.
-//! - Unsupported SQL is rejected when the query is prepared, with its position; no clause is ever ignored.
+//! - Unsupported SQL is refused when the query is prepared, with its position; no clause is ever ignored.
 //! - Every execution has a [`Budget`]. In steady state it allocates no memory for a row.
 //! - Joins look up rows during a scan, so the view must allow reads inside a scan's callback, as a snapshot does.
 

@@ -51,7 +51,7 @@ impl StatementCounts {
 pub enum ModifyError {
     /// Computing the writes failed.
     Query(QueryError),
-    /// A write was rejected, or the transaction failed.
+    /// A write was refused, or the transaction failed.
     Write(WriteError),
 }
 

@@ -194,7 +194,7 @@ impl<C: WriteTransaction> DocumentWrite<'_, C> {
         self.apply(&op, budget).map(Some)
     }
 
-    /// The text of the stored document with this key. Rejected if other writers wait and the document is too long for that.
+    /// The text of the stored document with this key. Refused if other writers wait and the document is too long for that.
     fn text_of(&mut self, key: &[u8]) -> Result<Vec<u8>, ModifyError> {
         let old = self.change.get(self.collection.info.tree, key)?;
         let old = old.ok_or(QueryError::Damaged("a document"))?;

@@ -471,7 +471,7 @@ impl<'r> LargeRun<'r> {
         let began = self.began;
         let Some(row) = self.found(key, began, budget)? else { return Ok(nothing) };
         let mut draft = Draft { base: began, puts: BTreeMap::new(), folds: Vec::new() };
-        // Alone, the document may be rejected although the statement as a whole had made room for it.
+        // Alone, the document may be refused although the statement as a whole had made room for it.
         let is_written = match self.one(&row, &mut draft) {
             Err(error) if is_refused_in_share(&error) => return Err(QueryError::Deadline.into()),
             made => made.map_err(|_| WriteError::Busy)?,
@@ -516,7 +516,7 @@ impl<'r> LargeRun<'r> {
     }
 }
 
-/// Whether a document was rejected only because writers wait: it is too long, or its check is.
+/// Whether a document was refused only because writers wait: it is too long, or its check is.
 fn is_refused_in_share(error: &ModifyError) -> bool {
     is_in_share() && matches!(error, ModifyError::Write(WriteError::Busy))
 }

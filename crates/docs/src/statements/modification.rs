@@ -1,7 +1,7 @@
 //! INSERT, UPDATE and DELETE, run in one transaction with the checks of every write (`crate::writes::write`).
 //!
 //! First all documents and new values are read and kept. Then they are written one by one, and RETURNING runs after each write
-//! (before it for DELETE). The first rejected write ends the transaction, and the statement has no effect. Assigning NULL
+//! (before it for DELETE). The first refused write ends the transaction, and the statement has no effect. Assigning NULL
 //! removes the field: a missing field and NULL are the same, and most schemas allow only a missing one.
 
 use std::sync::Arc;

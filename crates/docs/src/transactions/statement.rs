@@ -65,7 +65,7 @@ impl DocumentDatabase {
     }
 
     /// Submits steps as one transaction; `done` is called once, perhaps before this returns. Steps that exceed
-    /// [`StepsCall::rows_max`] or [`StepsCall::bytes_max`] are rejected, and may be run by [`DocumentDatabase::run_steps`].
+    /// [`StepsCall::rows_max`] or [`StepsCall::bytes_max`] are refused, and may be run by [`DocumentDatabase::run_steps`].
     ///
     /// For event loops. While another configuration takes over (some milliseconds), the call is returned to the caller, to be
     /// submitted again. After that the result is [`engine::StoreError::Busy`], because the steps were prepared by the old

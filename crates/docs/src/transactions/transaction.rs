@@ -2,7 +2,7 @@
 //!
 //! The closure runs on its caller's thread against a snapshot, and after a conflict again on the committing thread. So its
 //! result must depend only on what it reads through its [`DocumentTransaction`], and it must be short, because all commits wait
-//! for a second run. A rejected write does not abort the transaction by itself. The closure's result decides: if it is an error,
+//! for a second run. A refused write does not abort the transaction by itself. The closure's result decides: if it is an error,
 //! nothing is changed.
 
 use std::cell::Cell;

@@ -33,7 +33,7 @@ fn replace_unique<C: WriteTransaction>(
 ) -> Result<(), WriteError> {
     let tree = collection.unique[number].tree;
     let had = match old.map(|row| collection.unique_key(number, row, &mut entries.old_key)) {
-        // The document is older than the unique field, and its value is too long. The build rejects the field; this write
+        // The document is older than the unique field, and its value is too long. The build refuses the field; this write
         // succeeds.
         Some(Err(_)) if !collection.unique[number].readiness.is_ready() => false,
         had => had.unwrap_or(Ok(false))?,
@@ -70,7 +70,7 @@ fn replace_index<C: WriteTransaction>(
     let Entries { old_key, old_value, new_key, new_value } = entries;
     let tree = collection.indexes[number].tree;
     let old = match old.map(|row| collection.index_entry(number, row, key, old_key, old_value)) {
-        // The entry is too long for an index that is being built. The build rejects the index; this write succeeds.
+        // The entry is too long for an index that is being built. The build refuses the index; this write succeeds.
         Some(Err(_)) if !collection.indexes[number].readiness.is_ready() => None,
         had => had.transpose()?,
     };

@@ -8,7 +8,7 @@
 //!
 //! A write that conflicts with concurrent transactions is prepared again by the committer. If the resulting document is the
 //! same, it is known to fit. If a patch was merged into a changed document, the result is not checked again: the write is
-//! rejected, and the client may repeat it. While a long document is read and checked, the check tests repeatedly whether the
+//! refused, and the client may repeat it. While a long document is read and checked, the check tests repeatedly whether the
 //! write is cancelled.
 
 use std::hash::BuildHasher;
@@ -83,19 +83,19 @@ impl LongCheck {
         (self.is_again, self.is_on_loop) = (true, false);
     }
 
-    /// Rejects a cancelled write. Must be called between parts of the work whose time is proportional to the document's length.
+    /// Refuses a cancelled write. Must be called between parts of the work whose time is proportional to the document's length.
     #[inline]
     pub(crate) fn go_on(&self) -> Result<(), WriteError> {
         if self.over.as_ref().is_some_and(|over| over()) { Err(WriteError::Busy) } else { Ok(()) }
     }
 
-    /// Rejects a write that is too long to be prepared again.
+    /// Refuses a write that is too long to be prepared again.
     #[inline]
     pub(crate) fn bound_again(&self, bytes: usize) -> Result<(), WriteError> {
         if self.is_again && bytes > AGAIN_BYTES_MAX { Err(WriteError::Busy) } else { Ok(()) }
     }
 
-    /// The same for the stored document. Also rejects a document that is too long for an event loop.
+    /// The same for the stored document. Also refuses a document that is too long for an event loop.
     #[inline]
     pub(crate) fn bound_stored(&mut self, bytes: usize) -> Result<(), WriteError> {
         if self.is_on_loop && bytes >= LARGE_BYTES {

@@ -1,7 +1,7 @@
 //! Keys that a collection generates for documents without one.
 //!
 //! - `counter`: the numbers from 1 on, for number keys. Each number is given only once, even if the document is not stored. So
-//!   gaps arise from a rejected insert, from a crash (at most [`BLOCK`] numbers), and from a statement or steps that are
+//!   gaps arise from a refused insert, from a crash (at most [`BLOCK`] numbers), and from a statement or steps that are
 //!   retried because of concurrent writes. Numbers that clients chose are skipped.
 //! - `uuid`: version 7 of RFC 9562, for text keys: they sort by the time of creation.
 //!
@@ -40,7 +40,7 @@ pub(crate) enum Keys {
 #[derive(Debug)]
 pub(crate) struct KeyCounter {
     next: AtomicI64,
-    /// The largest number chosen by a client since `make` last checked, possibly of a rejected document; 0: none.
+    /// The largest number chosen by a client since `make` last checked, possibly of a refused document; 0: none.
     brought: AtomicI64,
     /// The value of `next` up to which the row on disk need not be moved.
     settled: AtomicI64,
@@ -130,7 +130,7 @@ impl Keys {
         (!is_known).then(|| (counter.sequences, next.to_le_bytes()))
     }
 
-    /// Records a key chosen by the client. The document may still be rejected, so the counter reads the stored documents when
+    /// Records a key chosen by the client. The document may still be refused, so the counter reads the stored documents when
     /// it gives the next number.
     pub(crate) fn met(&self, key: &Key<'_>) {
         if let (Keys::Counter(counter), Scalar::Integer(number)) = (self, key.scalar())

@@ -488,7 +488,7 @@ impl<C: WriteTransaction> Work<'_, C> {
         self.store(key, Some(number), scratch)
     }
 
-    /// Rejects a patch that names a field which the schema forbids, even to remove it. By RFC 7396 `{"nobody": null}` changes
+    /// Refuses a patch that names a field which the schema forbids, even to remove it. By RFC 7396 `{"nobody": null}` changes
     /// nothing, but it shows that the client expects a field that cannot exist.
     fn check_patch(&self, patch: StoredDocument<'_>) -> Result<(), WriteError> {
         let info = &self.collection.info;

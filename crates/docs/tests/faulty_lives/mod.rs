@@ -3,9 +3,9 @@
 //! hits:
 //!
 //! - Every failure is reported as an error of the disk; nothing panics or is reported as damaged.
-//! - Reads continue and return everything acknowledged. Rejected writes have changed nothing.
+//! - Reads continue and return everything acknowledged. Refused writes have changed nothing.
 //! - After a failed sync nothing is acknowledged any more; after any other fault writes continue once the disk is sound, and a
-//!   rejected or aborted change of the configuration can be repeated.
+//!   refused or aborted change of the configuration can be repeated.
 //! - When the database is opened again, after a restart or a power failure at any moment, everything acknowledged exists,
 //!   transactions are complete, indexes, unique fields and references are consistent, and every view equals its query from
 //!   scratch.
@@ -39,7 +39,7 @@ const FAILURES: u32 = 3;
 /// Power failures that are tested in each life.
 const POWER_FAILURES: usize = 2;
 
-/// The error with which the publisher rejects a new database.
+/// The error with which the publisher refuses a new database.
 const REFUSED: &str = "it is not wanted";
 
 /// The initial state of a life.
@@ -329,7 +329,7 @@ impl Life {
                     self.disk.note(Note::Refused(0, number));
                     self.failed("writing", &why)?;
                     if why == BUSY {
-                        // The catalog could not be restored after a rejected change: a successful change lets writes continue.
+                        // The catalog could not be restored after a refused change: a successful change lets writes continue.
                         self.change(self.declared, true)?;
                     }
                 }
@@ -366,7 +366,7 @@ impl Life {
         }
     }
 
-    /// A change of the configuration that is rejected by the publisher: everything continues as before.
+    /// A change of the configuration that is refused by the publisher: everything continues as before.
     fn refused_change(&mut self, declared: Declared) -> Lived {
         let refuse = |_: &DocumentDatabase| Err(DatabaseOpenError::Mismatch(REFUSED.to_string()));
         match self.database().reopen::<DatabaseOpenError>(&declared.config(true), refuse) {

@@ -48,7 +48,7 @@ pub(crate) struct Service {
 }
 
 pub(crate) fn config(text: &str) -> Config {
-    // Rejections of drops are tested in `losses.rs`.
+    // Refusals of drops are tested in `losses.rs`.
     Config { may_drop: true, ..Config::parse("test.toml".as_ref(), text).unwrap() }
 }
 

@@ -270,7 +270,7 @@ impl Shared {
             thread::sleep(duration);
             shared.give_back(task);
         };
-        // The pool's queue has room for all admitted tasks, and is closed after the loops: this is never rejected.
+        // The pool's queue has room for all admitted tasks, and is closed after the loops: this is never refused.
         if let Err(refused) = pool.try_submit(Box::new(wait)) {
             drop_contained(refused);
             self.counters.count_unblocked();

@@ -1,6 +1,6 @@
 //! The `Set-Cookie` field: attributes, name prefixes, and the checks.
 //!
-//! An invalid value is rejected, not escaped: an application that stores arbitrary text encodes it first (base64url, say). The
+//! An invalid value is refused, not escaped: an application that stores arbitrary text encodes it first (base64url, say). The
 //! checks are those of user agents (RFC 6265bis, sections 4.1 and 5.7): a cookie that passes here is not dropped there.
 
 use std::fmt::{self, Write};

@@ -14,7 +14,7 @@
 //! least recently used name is evicted.
 //!
 //! A file that is being sent is held until it was sent, even if its name was evicted: it is pinned, and counts. If pinned files
-//! fill the memory, further files are sent from open files; if [`SENT_FILES_MAX`] open files are pinned, requests are rejected.
+//! fill the memory, further files are sent from open files; if [`SENT_FILES_MAX`] open files are pinned, requests are refused.
 
 use std::collections::HashMap;
 use std::io::{self, Read};

@@ -10,7 +10,7 @@
 //! of bytes of a delimiter with which the data so far ends. A delimiter contains a CR only at its front, so after a mismatch
 //! exactly those bytes are data, and none of them is scanned again.
 //!
-//! It is strict where two servers could interpret a body in two ways: the body begins with the boundary (a preamble is rejected,
+//! It is strict where two servers could interpret a body in two ways: the body begins with the boundary (a preamble is refused,
 //! and so is a wrong boundary at once), lines end with CR LF, only blanks follow a boundary on its line and only empty lines
 //! follow the last one, and a delimiter inside a head is an error. Nested `multipart/mixed`, which RFC 7578 deprecates, is data
 //! like any other.
@@ -66,7 +66,7 @@ pub enum PartEvent<'p> {
     End,
 }
 
-/// Why a multipart form is rejected: the fault, the part, and about which byte of the body.
+/// Why a multipart form is refused: the fault, the part, and about which byte of the body.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MultipartError {
     /// What is wrong.

@@ -36,7 +36,7 @@ pub struct FormField<'f> {
     pub value: Cow<'f, str>,
 }
 
-/// Why a form is rejected: the fault, the field, and the byte of the body.
+/// Why a form is refused: the fault, the field, and the byte of the body.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FieldError {
     /// What is wrong.

@@ -178,7 +178,7 @@ fn rank(pattern: &str, path: &str) -> Option<Vec<u8>> {
     segments.next().is_none().then_some(ranks)
 }
 
-/// Routes, without those that are rejected, and a path: the router finds the same route as a search through all routes.
+/// Routes, without those that are refused, and a path: the router finds the same route as a search through all routes.
 pub(crate) fn check_routes(routes: &[(http::Method, String)], method: http::Method, path: &str) {
     let mut router = Router::new();
     let mut taken: Vec<&(http::Method, String)> = Vec::new();

@@ -7,7 +7,7 @@
 use crate::source::REQUEST_BYTES_MAX;
 use std::fmt;
 
-/// Largest number of header fields of a request: no client sends more, and servers reject them.
+/// Largest number of header fields of a request: no client sends more, and servers refuse them.
 const HEADERS_MAX: usize = 128;
 
 /// A request that is ready to send.

@@ -22,7 +22,7 @@ pub struct Wanted {
     pub to: IpAddr,
 }
 
-/// Rejects a run for which descriptors or ports do not suffice. Raises the limit of descriptors if permitted. `Some`: a
+/// Refuses a run for which descriptors or ports do not suffice. Raises the limit of descriptors if permitted. `Some`: a
 /// warning.
 pub fn check(wanted: &Wanted) -> Result<Option<String>, String> {
     let needed = u64::from(wanted.connections) + OTHER_DESCRIPTORS + DESCRIPTORS_PER_LOOP * wanted.threads as u64;

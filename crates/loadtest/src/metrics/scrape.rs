@@ -1,6 +1,6 @@
 //! One GET of a metrics page: blocking, with a deadline for the whole exchange and a bound on its size.
 //!
-//! The request is HTTP/1.1 with `Connection: close`: Sapsan's own server treats HTTP/1.0 as the request of a proxy and rejects
+//! The request is HTTP/1.1 with `Connection: close`: Sapsan's own server treats HTTP/1.0 as the request of a proxy and refuses
 //! it. TLS is not supported: a metrics page is requested from the machine or network of the server.
 
 use crate::reply::ReplyReader;

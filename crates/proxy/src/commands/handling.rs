@@ -1,7 +1,7 @@
 //! What the proxy does with each command.
 //!
 //! A command that is not listed here goes to the node of its keys, which must all be on one node; without keys it
-//! is rejected.
+//! is refused.
 
 /// How a command's requests are handled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,7 +24,7 @@ pub enum Handling {
     Transaction(TransactionCommand),
     /// SUBSCRIBE and its family.
     Subscription(Subscription),
-    /// Rejected: impossible over several nodes, or harmful to other clients of a shared node connection.
+    /// Refused: impossible over several nodes, or harmful to other clients of a shared node connection.
     Refused,
 }
 
@@ -35,7 +35,7 @@ pub enum Split {
     Values,
     /// MSET: one status.
     Pairs,
-    /// MSETNX: over several nodes rejected unless splitting is permitted; then the smallest of the replies.
+    /// MSETNX: over several nodes refused unless splitting is permitted; then the smallest of the replies.
     PairsIfNone,
     /// DEL, UNLINK, EXISTS, TOUCH: the sum of the counts.
     Count,

@@ -23,7 +23,7 @@ impl<'r> CommandRequest<'r> {
     /// Records the positions of the arguments of `bytes` in `spans`, whose storage is reused.
     ///
     /// # Panics
-    /// The request has 4 GB or more; framers reject it far below.
+    /// The request has 4 GB or more; framers refuse it far below.
     pub fn of(bytes: &'r [u8], spans: &'r mut Vec<Span>) -> CommandRequest<'r> {
         let offset = |byte: usize| u32::try_from(byte).expect("a request below 4 GB");
         let base = bytes.as_ptr() as usize;

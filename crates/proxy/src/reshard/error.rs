@@ -8,16 +8,16 @@ use resp::{ClientSettings, Endpoint};
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum ReshardError {
-    /// The source is unreachable, or rejects a command.
+    /// The source is unreachable, or refuses a command.
     Source(resp::CommandError),
-    /// A node is unreachable, or rejects a command.
+    /// A node is unreachable, or refuses a command.
     Node {
         /// Its address.
         node: String,
         /// The error.
         error: resp::CommandError,
     },
-    /// A key whose type no command can copy, and whose dump the node rejects.
+    /// A key whose type no command can copy, and whose dump the node refuses.
     Type {
         /// The key.
         key: Vec<u8>,

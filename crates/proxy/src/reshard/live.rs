@@ -75,7 +75,7 @@ impl Reshard<'_> {
     /// were copied again.
     ///
     /// # Errors
-    /// The source or a node is unreachable, or rejects a command; the source cannot be configured to publish changes.
+    /// The source or a node is unreachable, or refuses a command; the source cannot be configured to publish changes.
     pub fn follow(&self, told: &mut dyn FnMut(Following)) -> Result<u64, ReshardError> {
         let mut client = Client::new(self.plan.source.clone());
         let before = publish_changes(&mut client).map_err(ReshardError::NotFollowed)?;

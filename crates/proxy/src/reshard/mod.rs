@@ -6,7 +6,7 @@
 //! ```
 //!
 //! - A key that is copied again is overwritten, so a run that was stopped is repeated from its beginning.
-//! - If a node rejects the source's dump (versions differ in their formats), the value is copied with the commands of its type
+//! - If a node refuses the source's dump (versions differ in their formats), the value is copied with the commands of its type
 //!   ([`by_type`]).
 //! - [`Reshard::verify`] compares every key, and finds keys that the source does not have; it also ends at a stop.
 //! - [`Reshard::follow`] copies changes that happen meanwhile; see there for its guarantee.
@@ -78,7 +78,7 @@ impl<'s> Reshard<'s> {
     /// Removes all keys of the database on every node.
     ///
     /// # Errors
-    /// A node is unreachable, or rejects the command.
+    /// A node is unreachable, or refuses the command.
     pub fn flush(&self) -> Result<(), ReshardError> {
         for settings in &self.plan.nodes {
             let mut node = resp::Client::new(settings.clone());
@@ -91,7 +91,7 @@ impl<'s> Reshard<'s> {
     /// meanwhile may or may not be copied. Returns the number of keys.
     ///
     /// # Errors
-    /// The source or a node is unreachable, or rejects a command; [`ReshardError::Stopped`]. Copied keys stay.
+    /// The source or a node is unreachable, or refuses a command; [`ReshardError::Stopped`]. Copied keys stay.
     pub fn copy(&self, told: &mut dyn FnMut(ReshardProgress)) -> Result<u64, ReshardError> {
         let mut source = Source::new(&self.plan.source);
         let mut progress = ReshardProgress { keys: source.count()?, ..ReshardProgress::default() };

@@ -88,7 +88,7 @@ impl Reshard<'_> {
     /// Compares every key, its value and its time to live.
     ///
     /// # Errors
-    /// The source or a node is unreachable, or rejects a command; [`ReshardError::Stopped`].
+    /// The source or a node is unreachable, or refuses a command; [`ReshardError::Stopped`].
     pub fn verify(&self, told: &mut dyn FnMut(u64)) -> Result<Verified, ReshardError> {
         let mut source = Source::new(&self.plan.source);
         let mut nodes: Vec<Compared<'_>> = self.plan.nodes.iter().map(Compared::new).collect();

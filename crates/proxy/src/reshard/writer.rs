@@ -67,7 +67,7 @@ fn write_chunk<'c>(target: &mut Client, chunk: &'c [Change]) -> Result<Vec<&'c [
     for (key, result) in sent.into_iter().zip(target.pipeline::<()>(&pipeline)?) {
         match result {
             Ok(()) => {}
-            // Whatever the reason for the rejection of a dump, copying by type is tried: its errors are
+            // Whatever the reason for the refusal of a dump, copying by type is tried: its errors are
             // clearer.
             Err(CommandError::Server(_)) => again.push(key),
             Err(error) => return Err(error),

@@ -2,7 +2,7 @@
 //!
 //! On a shared connection such a request would make all others wait for a slow client. It is therefore sent on a reserved
 //! connection, once all earlier commands are answered. Its key must be among the arguments that have arrived. Split commands
-//! (such as MSET) have keys further back: they are rejected.
+//! (such as MSET) have keys further back: they are refused.
 
 use reactor::Io;
 

@@ -1,7 +1,7 @@
 //! MULTI, EXEC, DISCARD, WATCH, UNWATCH: on one node, over a reserved connection.
 //!
 //! The first key determines the node: that of WATCH, or that of the first command after MULTI. The proxy answers MULTI itself and
-//! sends it when the node is known. A command with keys on another node is rejected, and EXEC then fails, as in Redis after an
+//! sends it when the node is known. A command with keys on another node is refused, and EXEC then fails, as in Redis after an
 //! invalid command. Between WATCH and MULTI, commands for the watched node use the reserved connection, others use shared ones.
 
 use reactor::Io;
@@ -231,7 +231,7 @@ impl Shard {
         client.mode = Mode::Plain;
     }
 
-    /// Answers EXEC after a rejected command: nothing of the transaction is executed.
+    /// Answers EXEC after a refused command: nothing of the transaction is executed.
     fn fail_transaction(&mut self, client: &mut Client, io: &mut Io<'_>) -> Served {
         match self.state(client).own {
             Some((node, link)) => {

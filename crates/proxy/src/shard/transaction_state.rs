@@ -9,7 +9,7 @@ pub(crate) struct TransactionState {
     pub(super) own: Option<(u16, Key)>,
     /// Whether MULTI was given.
     pub(super) is_open: bool,
-    /// Whether a command was rejected, or the connection broke: EXEC will fail.
+    /// Whether a command was refused, or the connection broke: EXEC will fail.
     pub(super) is_dirty: bool,
 }
 

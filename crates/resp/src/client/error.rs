@@ -16,7 +16,7 @@ pub enum CommandError {
     OutcomeUnknown(Lost),
     /// The server sent bytes that are not a reply. The connection is closed, and the outcome is unknown too.
     Protocol(ProtocolError),
-    /// The server rejected the command or failed: its error reply.
+    /// The server refused the command or failed: its error reply.
     Server(ServerError),
     /// The command was executed; its reply has another type than the caller requested.
     Conversion(Mismatch),
@@ -30,10 +30,10 @@ pub enum NotSent {
     Address(String),
     /// No connection could be made within the time of the call.
     Connect(io::Error),
-    /// One side rejected the other's TLS: the server's certificate has an unknown issuer, another name or has expired, the
+    /// One side refused the other's TLS: the server's certificate has an unknown issuer, another name or has expired, the
     /// server requires a client certificate, or does not speak TLS. The error says which.
     Tls(io::Error),
-    /// The server rejected the password, the database or the protocol.
+    /// The server refused the password, the database or the protocol.
     Handshake(ServerError),
     /// No client of the pool became free within the time of the call.
     PoolExhausted,

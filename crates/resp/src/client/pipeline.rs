@@ -4,7 +4,7 @@ use super::command::{self, ToArguments};
 
 /// Encoded commands, in the order in which they were added. A pipeline can be sent many times.
 ///
-/// Its size is not bounded here; a client rejects one that is larger than
+/// Its size is not bounded here; a client refuses one that is larger than
 /// `ClientSettings::request_bytes_max`.
 #[derive(Clone, Debug, Default)]
 pub struct Pipeline {

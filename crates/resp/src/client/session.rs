@@ -72,7 +72,7 @@ fn as_io(error: CommandError) -> io::Error {
     }
 }
 
-/// Separates rejected TLS (see `Stream::connect`) from failures that another attempt may cure.
+/// Separates refused TLS (see `Stream::connect`) from failures that another attempt may cure.
 fn of_connect(error: io::Error) -> NotSent {
     if error.kind() == io::ErrorKind::InvalidData { NotSent::Tls(error) } else { NotSent::Connect(error) }
 }

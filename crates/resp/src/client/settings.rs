@@ -62,7 +62,7 @@ pub struct ClientSettings {
     pub password: Option<String>,
     /// Database that is selected on every new connection.
     pub database: u32,
-    /// RESP2 works with every server. RESP3 is requested by `HELLO 3`; a server that does not know it rejects the session.
+    /// RESP2 works with every server. RESP3 is requested by `HELLO 3`; a server that does not know it refuses the session.
     pub version: ProtocolVersion,
     /// Time limit of a whole call: connecting, waiting for the next attempt, sending and the reply. At least a millisecond.
     /// It must be longer than a blocking command such as BLPOP may block.

@@ -30,7 +30,7 @@ impl Stream {
     /// Connects until the deadline, including the handshake if TLS is set. The system's lookup of a host name may take longer.
     ///
     /// # Errors
-    /// `InvalidData`: one side rejected the other's TLS; a further attempt would end in the same way.
+    /// `InvalidData`: one side refused the other's TLS; a further attempt would end in the same way.
     pub(crate) fn connect(settings: &ClientSettings, deadline: Instant) -> io::Result<Stream> {
         match (&settings.endpoint, &settings.tls) {
             (Endpoint::Tcp { host, port }, None) => connect_tcp(host, *port, deadline).map(Stream::Tcp),

@@ -105,7 +105,7 @@ impl Subscriber {
     /// The next event. None if `timeout` ends first. A lost connection is reopened meanwhile.
     ///
     /// # Errors
-    /// The server rejected a subscription ([`CommandError::Server`]) or the session, or sent bytes that are not a message.
+    /// The server refused a subscription ([`CommandError::Server`]) or the session, or sent bytes that are not a message.
     pub fn next(&mut self, timeout: Duration) -> Result<Option<SubscriberEvent<'_>>, CommandError> {
         let deadline = deadline(Instant::now(), timeout);
         if let Some(connection) = &mut self.connection {

@@ -6,7 +6,7 @@
 //! | parts of messages | `number`, `short_length`, `payload` (bulk strings, skipped), `header` (first lines of replies) |
 //! | a complete message in a buffer, read in place | `arguments`, `view`, `inline` |
 //! | writing | `encoder` |
-//! | what is rejected | `limits`, `protocol_error` |
+//! | what is refused | `limits`, `protocol_error` |
 
 mod advance;
 mod arguments;

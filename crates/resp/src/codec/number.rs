@@ -1,6 +1,6 @@
 //! Decimal integers as Redis reads them (`string2ll`), one byte at a time, so that a number may be split anywhere.
 //!
-//! `0`, `17` and `-17` are numbers. Rejected: an empty text, `+1`, `01`, `-0`, blanks, and numbers beyond 64 bits.
+//! `0`, `17` and `-17` are numbers. Refused: an empty text, `+1`, `01`, `-0`, blanks, and numbers beyond 64 bits.
 
 /// A number whose digits are still arriving.
 #[derive(Clone, Copy, Debug)]

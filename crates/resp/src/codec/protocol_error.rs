@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// Why a peer's bytes are rejected. The connection is then unusable: the start of the next message is unknown.
+/// Why a peer's bytes are refused. The connection is then unusable: the start of the next message is unknown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ProtocolError {

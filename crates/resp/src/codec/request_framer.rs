@@ -10,7 +10,7 @@
 //! key value` are known before a value of 512 MB is complete. [`rewrite_inline`](super::rewrite_inline) converts inline
 //! commands to the usual form and detects unbalanced quotes.
 //!
-//! Requests are rejected for the same reasons and at the same point as in Redis (`processMultibulkBuffer`), with one
+//! Requests are refused for the same reasons and at the same point as in Redis (`processMultibulkBuffer`), with one
 //! exception: CR LF after a bulk string and LF after a length are checked.
 
 use super::advance::Advance;

@@ -15,9 +15,9 @@ pub(super) enum Failure {
     Protocol(ProtocolError),
     /// No connection could be made: another attempt may succeed.
     Connect(Reason),
-    /// One side rejected the other's TLS.
+    /// One side refused the other's TLS.
     Tls(Reason),
-    /// The server rejected the session.
+    /// The server refused the session.
     Handshake(ServerError),
 }
 

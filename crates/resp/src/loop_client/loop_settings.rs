@@ -19,9 +19,9 @@ const INPUT_BYTES_SPARE: usize = 128 << 10;
 /// that.
 #[derive(Clone, Debug)]
 pub struct LoopSettings {
-    /// Bound on commands in flight on one connection; further ones are rejected as [`NotSent::Congested`]. Default: 65,536.
+    /// Bound on commands in flight on one connection; further ones are refused as [`NotSent::Congested`]. Default: 65,536.
     pub in_flight_max: usize,
-    /// Bound on bytes that the kernel has not accepted; further commands are rejected as [`NotSent::Congested`]. Default: 16
+    /// Bound on bytes that the kernel has not accepted; further commands are refused as [`NotSent::Congested`]. Default: 16
     /// MB.
     pub unsent_bytes_max: usize,
     pub(super) client: ClientSettings,

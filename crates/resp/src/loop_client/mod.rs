@@ -14,7 +14,7 @@
 //!   command). They are sent in order once the session (HELLO or AUTH, SELECT) is open. A command that was given to a connection
 //!   is never sent again.
 //! - A lost connection is reopened when a command needs it. Attempts are spread by a growing pause with a random part.
-//! - Commands in flight and unsent bytes are bounded ([`LoopSettings`]); further commands are rejected at once.
+//! - Commands in flight and unsent bytes are bounded ([`LoopSettings`]); further commands are refused at once.
 //! - A draining loop first answers the commands in flight, then closes the connection.
 //!
 //! A command that blocks on the server, such as BLPOP, delays those after it: use a separate client for it, with a longer time.

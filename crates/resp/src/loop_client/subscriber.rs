@@ -27,7 +27,7 @@ pub struct LoopSubscriber {
 
 impl LoopSubscriber {
     /// A subscriber on the loop that `setup` describes. `on_event` receives each event as it arrives, without a copy. It receives
-    /// an error if the server rejects a subscription or the session ([`NotSent`](crate::NotSent); further attempts follow), or
+    /// an error if the server refuses a subscription or the session ([`NotSent`](crate::NotSent); further attempts follow), or
     /// sends bytes that are not a message.
     pub fn new(
         settings: LoopSettings,

@@ -91,7 +91,7 @@ pub(crate) fn check_replies(stream: &[u8], cuts: &[usize]) {
     check_rest(plain::reply(rest, 0).map(drop), whole.1);
 }
 
-/// After the last message: bytes that the framer rejects are not a whole message, and bytes that it waits on are neither
+/// After the last message: bytes that the framer refuses are not a whole message, and bytes that it waits on are neither
 /// whole nor wrong.
 fn check_rest(plain: Result<(), Nothing>, error: Option<ProtocolError>) {
     match plain {

@@ -172,7 +172,7 @@ impl<'de> Value<'de> {
     }
 }
 
-/// The error for a text that is not a number. Infinity and NaN, which Rust parses, are rejected too.
+/// The error for a text that is not a number. Infinity and NaN, which Rust parses, are refused too.
 fn no_number(text: &str) -> FieldsError {
     FieldsError::new(format!("\"{}\" is no number", shown(text)))
 }

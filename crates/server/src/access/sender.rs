@@ -1,4 +1,4 @@
-//! Access to the general API: which requests it answers, and why it rejects the others.
+//! Access to the general API: which requests it answers, and why it refuses the others.
 //!
 //! A request is answered if all of these hold; each keeps out another kind of client:
 //!
@@ -12,7 +12,7 @@
 //! The peer is that of the connection, never a client named by a proxy: the clients of a proxy, trusted or not, are not local.
 //!
 //! A request with a valid token is answered whatever else holds: it may do what the token allows. A request with an invalid token
-//! is rejected even if it would be answered without one. A page of another origin cannot send a token: its browser sends a
+//! is refused even if it would be answered without one. A page of another origin cannot send a token: its browser sends a
 //! preflight request first, and that is not allowed.
 //!
 //! Only requests below `/_/` are checked: a declared endpoint is public unless it names a scope.
@@ -50,7 +50,7 @@ pub(crate) enum Granted<'s> {
 }
 
 impl Granted<'_> {
-    /// Rejects a request that needs a scope which its token does not have.
+    /// Refuses a request that needs a scope which its token does not have.
     pub(crate) fn need(self, scope: &str) -> Result<(), Failure> {
         match self {
             Granted::Token(token) if !token.allows(scope) => {
@@ -113,7 +113,7 @@ impl Access {
     fn check_hosts(&self, request: &HttpRequest<'_>) -> Result<(), Failure> {
         let mut is_told = false;
         let authority = Some(request.authority().as_bytes()).filter(|authority| !authority.is_empty());
-        // `http` rejects a second Host field. If there is an authority too, both must be local.
+        // `http` refuses a second Host field. If there is an authority too, both must be local.
         for value in authority.into_iter().chain(request.header("Host")) {
             is_told = true;
             if !std::str::from_utf8(value).is_ok_and(|value| self.is_local(value)) {

@@ -1,5 +1,5 @@
 //! Wrong tokens by address. After a burst, only one wrong token a second of an address is answered with 401; the others are
-//! answered with 429. Valid tokens are not counted here, so no client is rejected because of other clients at its address.
+//! answered with 429. Valid tokens are not counted here, so no client is refused because of other clients at its address.
 //!
 //! The table is bounded. An IPv6 address counts by its first 64 bits, because a host may use all addresses of its network. Behind
 //! a proxy of `[server] trusted_proxies` each client has its own address; behind any other proxy all have the proxy's.

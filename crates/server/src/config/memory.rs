@@ -3,7 +3,7 @@
 //!
 //! Fixed needs come first: the process with its threads, the memtables, the work on one document for each writing thread. Bodies
 //! and writes follow, at least as large as a single one may be. The rest is divided among queries, replies, connections and their
-//! buffers. If the rest is too small to serve, the setting is rejected with one that is enough.
+//! buffers. If the rest is too small to serve, the setting is refused with one that is enough.
 //!
 //! A buffer that grows by doubling holds up to three times its bytes at the moment of growing: the old buffer, and one twice as
 //! large. So a part for `n` bytes of result is counted `3 n`, here and nowhere else.

@@ -28,7 +28,7 @@ pub struct TokenConfig {
     pub sha256: [u8; 32],
     /// The scopes: `read`, `write` and `admin` are those of the general API, others belong to declared endpoints.
     pub allow: Vec<String>,
-    /// Expiry: from then on it is rejected.
+    /// Expiry: from then on it is refused.
     pub until: Option<SystemTime>,
 }
 

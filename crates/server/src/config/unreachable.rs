@@ -1,5 +1,5 @@
 //! Endpoints whose scope no token of the file has: not a mistake, since tokens come and go, but worth a warning before the first
-//! client is rejected.
+//! client is refused.
 
 use super::ServiceConfig;
 

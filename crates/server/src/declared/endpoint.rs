@@ -350,7 +350,7 @@ impl Endpoint {
     }
 }
 
-/// Whether a guard returns a row now: a rejected sender must not learn whether a required document exists. If this check would
+/// Whether a guard returns a row now: a refused sender must not learn whether a required document exists. If this check would
 /// have to wait for the disk, it is made with the rest.
 fn admitted_before(declared: &DeclaredGuard, guard: &Guard, session: &ReaderSession) -> Result<(), Failure> {
     match declared.admit(guard, &session.now()) {

@@ -72,7 +72,7 @@ pub(crate) struct LateQuery {
 }
 
 impl LateQuery {
-    /// 404 unless the required document exists. A sender that the guard rejects does not learn whether it does.
+    /// 404 unless the required document exists. A sender that the guard refuses does not learn whether it does.
     fn check_required(&self, session: &ReaderSession) -> Result<(), Failure> {
         let Some(required) = &self.request.required else { return Ok(()) };
         self.query.admit(self.request.guard.as_ref(), &session.now()).map_err(Ended::failure)?;

@@ -288,7 +288,7 @@ impl DeclaredQuery {
                 Source::File(parameter) => value_of(params::default_of(parameter)),
                 Source::Guard(_) => Value::Null,
                 Source::Path(parameter) => {
-                    // A path has no more parameters than there are buffers: the router rejects such routes.
+                    // A path has no more parameters than there are buffers: the router refuses such routes.
                     let Some(text) = path_texts.next() else { return Err(params::no_such_path(parameter)) };
                     value_of(params::of_path(parameter, params, text)?)
                 }

@@ -1,6 +1,6 @@
 //! Answers of declared queries: on the loop within a small budget. A query that takes longer than about a millisecond, or makes a
 //! larger result, is run again on the pool with the service's whole budget, and answered late ([`super::late_query`]): a loop is
-//! never blocked for long. The next queries of its kind go to the pool at once ([`crate::threads::loop_time`]), which rejects
+//! never blocked for long. The next queries of its kind go to the pool at once ([`crate::threads::loop_time`]), which refuses
 //! them if its queue is full.
 
 use super::late_query::{LateQuery, QueryRequest};

@@ -38,7 +38,7 @@ pub(crate) fn refuse_with(mut late: LateReply, failure: &Failure, members: Map<S
     late.send(status, PROBLEM, problem_with(status, failure, members));
 }
 
-/// The failure of a rejected or failed write.
+/// The failure of a refused or failed write.
 pub(crate) fn of_write(error: &WriteError) -> Failure {
     let kind = match error {
         WriteError::NotFound => FailureKind::NotFound,
@@ -69,7 +69,7 @@ pub(crate) fn of_modify(error: &ModifyError) -> Failure {
     }
 }
 
-/// The failure of a transaction that the store rejected.
+/// The failure of a transaction that the store refused.
 pub(crate) fn of_store(error: engine::StoreError) -> Failure {
     of_write(&WriteError::from(error))
 }

@@ -11,7 +11,7 @@
 //! lines, so a faster client waits. A bulk holds one line or [`crate::requests::lines`]' text (an arriving body), the lines in
 //! flight (waiting writes, each counted as such), and the reports of failed lines ([`FAILED_BYTES_MAX`]).
 //!
-//! The reply is sent when the last line is durable or rejected. If the body ends early or with an error, the reply names the
+//! The reply is sent when the last line is durable or refused. If the body ends early or with an error, the reply names the
 //! lines that were taken. A bulk is [`http::Order::Alone`] among the requests of its connection.
 
 use super::{collection, fail};
@@ -274,7 +274,7 @@ impl Batch {
         Ok(UnderWay { batch: Arc::clone(self), number, bytes, taken })
     }
 
-    /// Records a line that is rejected before it is written.
+    /// Records a line that is refused before it is written.
     fn refuse(&self, number: usize, failure: &Failure) {
         let mut state = self.lock();
         state.last = number;

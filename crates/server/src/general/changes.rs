@@ -19,7 +19,7 @@ pub(super) fn follow(service: &Service, request: &HttpRequest<'_>, reply: Reply<
     };
     let mut reply = Some(reply);
     let arrived = service.feed.arrive(|| {
-        // Taken here: once the reply is given away, the request cannot be rejected any more.
+        // Taken here: once the reply is given away, the request cannot be refused any more.
         let late = reply.take().map(Reply::later);
         late.map(|late| Arrival { late, wanted })
     });

@@ -147,7 +147,7 @@ fn key_json(key: &Key<'_>) -> String {
     }
 }
 
-/// The parameters of the request. A repeated one is rejected: a client whose parts disagree would otherwise read a wrong page
+/// The parameters of the request. A repeated one is refused: a client whose parts disagree would otherwise read a wrong page
 /// without notice.
 fn page_of(text: &str) -> Result<(Option<String>, usize), Failure> {
     let (mut after, mut limit, mut scratch) = (None, None, Vec::new());

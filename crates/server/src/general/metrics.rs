@@ -157,13 +157,13 @@ fn store(service: &Service) -> [Metric; 25] {
         (
             "store_stopped_by_damage",
             Type::Gauge,
-            "1 while writes are rejected because a damaged page stops checkpoints.",
+            "1 while writes are refused because a damaged page stops checkpoints.",
             of(u64::from(stats.is_stopped_by_damage)),
         ),
         (
             "store_full",
             Type::Gauge,
-            "1 while writes are rejected because the disk is full.",
+            "1 while writes are refused because the disk is full.",
             of(u64::from(stats.is_full)),
         ),
     ]
@@ -196,7 +196,7 @@ fn pool(service: &Service) -> [Metric; 24] {
         (
             "cold_reads_refused_total",
             Type::Counter,
-            "Cold reads rejected because the queue was full.",
+            "Cold reads refused because the queue was full.",
             cold.refused as f64,
         ),
         ("large_writes_total", Type::Counter, "Large writes, prepared off their loop.", large_writes.0 as f64),
@@ -247,7 +247,7 @@ fn pool(service: &Service) -> [Metric; 24] {
             spilled_total as f64,
         ),
         ("query_helpers", Type::Gauge, "Threads that help with scans now.", service.queries.workers.busy() as f64),
-        ("pool_refused_total", Type::Counter, "Jobs rejected because the queue was full.", pool.refused as f64),
+        ("pool_refused_total", Type::Counter, "Jobs refused because the queue was full.", pool.refused as f64),
         (
             "writes_in_flight_bytes",
             Type::Gauge,
@@ -340,7 +340,7 @@ fn schema(service: &Service) -> [Metric; 5] {
         (
             "schema_refused",
             Type::Gauge,
-            "Indexes, unique fields and rules rejected because of a stored document: see /_/schema.",
+            "Indexes, unique fields and rules refused because of a stored document: see /_/schema.",
             refused as f64,
         ),
         (
@@ -352,7 +352,7 @@ fn schema(service: &Service) -> [Metric; 5] {
         (
             "config_reloads_refused_total",
             Type::Counter,
-            "Reloads of the configuration file that were rejected, or applied without parts that stored documents violate.",
+            "Reloads of the configuration file that were refused, or applied without parts that stored documents violate.",
             reloads_refused as f64,
         ),
         (
@@ -399,7 +399,7 @@ fn http(total: &MetricsTotal, slow: u64) -> [Metric; 6] {
             "Requests that took at least [server] slow_log_seconds.",
             slow as f64,
         ),
-        ("http_refusals_total", Type::Counter, "Requests rejected before routing.", total.refusals as f64),
+        ("http_refusals_total", Type::Counter, "Requests refused before routing.", total.refusals as f64),
         ("http_timed_out_total", Type::Counter, "Connections closed by a deadline.", total.timed_out as f64),
         (
             "http_made_room_total",

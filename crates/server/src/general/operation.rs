@@ -173,7 +173,7 @@ fn damage(stats: &Stats, is_near: bool) -> Option<String> {
     }
 }
 
-/// Health: whether writes are accepted. A service that only reads is not healthy. A rejected change of the schema, or a view
+/// Health: whether writes are accepted. A service that only reads is not healthy. A refused change of the schema, or a view
 /// that could not be built, does not make it unhealthy. The status is `damaged` instead of `ok` if there is a damaged page
 /// that no checkpoint has met, and `impaired` if a thread of the server has panicked and has not completed its work since.
 fn health(service: &Service, is_near: bool, reply: Reply<'_>) {

@@ -73,7 +73,7 @@ fn told(info: &CollectionInfo) -> Json {
     told
 }
 
-/// Indexes, unique fields and rules that were rejected because of stored documents, by collection, each with its description and
+/// Indexes, unique fields and rules that were refused because of stored documents, by collection, each with its description and
 /// the reason.
 pub(crate) fn refused(service: &Service) -> Vec<Json> {
     let mut all = Vec::new();
@@ -112,7 +112,7 @@ fn states(service: &Service) -> Vec<ReadinessState> {
     unsettled.chain(service.database.rules().into_iter().map(|rule| rule.state)).collect()
 }
 
-/// Number of items being built or checked, and of rejected ones.
+/// Number of items being built or checked, and of refused ones.
 pub(crate) fn counts(service: &Service) -> (u64, u64) {
     states(service).iter().fold((0, 0), |(building, refused), state| match state {
         ReadinessState::Building(_) => (building + 1, refused),
@@ -121,7 +121,7 @@ pub(crate) fn counts(service: &Service) -> (u64, u64) {
     })
 }
 
-/// The reason of the first rejection.
+/// The reason of the first refusal.
 pub(super) fn refusal(service: &Service) -> Option<String> {
     states(service).into_iter().find_map(|state| match state {
         ReadinessState::Refused(why) => Some(why),

@@ -271,7 +271,7 @@ const REHEARSAL_MAP_BYTES: usize = 64 << 20;
 /// The least segment of the log that a store accepts.
 const SEGMENT_BYTES_LEAST: u64 = 64 << 10;
 
-/// Opens a configuration without mistakes as a start opens it, in memory and without data. Everything that a start would reject
+/// Opens a configuration without mistakes as a start opens it, in memory and without data. Everything that a start would refuse
 /// in an empty folder is an error here too, and is reported as a mistake of the file.
 pub fn rehearse(config: &ServiceConfig) -> Result<(), ServerStartError> {
     let opened = || -> Result<(), ServerStartError> {

@@ -5,7 +5,7 @@
 //! ([`crate::routing::switch`]). `[server]` stays as it was: settings that differ are reported by name, and need a restart. Only
 //! the certificate is read again, so that it can be renewed.
 //!
-//! A file that would drop collections with documents, indexes, rules or views is rejected with their list, unless the request
+//! A file that would drop collections with documents, indexes, rules or views is refused with their list, unless the request
 //! permits it (`?allow-drop=true`). A signal permits nothing.
 //!
 //! One thread reloads, one request at a time. It also reopens the same configuration when announced rules have come into force:
@@ -81,7 +81,7 @@ impl Drop for ReloadThread {
     }
 }
 
-/// Why the file is rejected.
+/// Why the file is refused.
 enum Refused {
     Config(ConfigError),
     Start(ServerStartError),
@@ -146,7 +146,7 @@ fn listed(differences: &Differences) -> Json {
     told.into()
 }
 
-/// Whether indexes, rules or views are still being built. Rejected ones are not.
+/// Whether indexes, rules or views are still being built. Refused ones are not.
 fn is_building(service: &Service) -> bool {
     schema::counts(service).0 > 0 || service.database.views().iter().any(|view| view.state == ViewState::Building)
 }
@@ -157,7 +157,7 @@ struct Reloader {
     config: ServiceConfig,
     /// The TLS setting of its addresses.
     tls: Option<TlsServer>,
-    /// Reopening the same configuration was rejected.
+    /// Reopening the same configuration was refused.
     gives_up: bool,
     /// Old configurations, until nothing else holds them. The end of a database waits for its threads: an event loop, or the
     /// committing thread, must not be its last owner.
@@ -272,7 +272,7 @@ impl Reloader {
         Ok(())
     }
 
-    /// Waits a while until everything new in the file has been checked against stored documents; returns the rejected parts.
+    /// Waits a while until everything new in the file has been checked against stored documents; returns the refused parts.
     fn wait_for_rules(&self) -> Vec<Json> {
         let (current, began) = (self.switch.current(), Instant::now());
         while schema::counts(&current.service).0 > 0 && began.elapsed() < SETTLE {
@@ -281,7 +281,7 @@ impl Reloader {
         schema::refused(&current.service)
     }
 
-    /// A change that was rejected late has stopped the builds of views: the served configuration is applied again, which restarts
+    /// A change that was refused late has stopped the builds of views: the served configuration is applied again, which restarts
     /// them.
     fn begin_builds_anew(&mut self) {
         if self.switch.current().service.database.has_stopped_builds()

@@ -1,4 +1,4 @@
-//! Requests for a reload on their way to the thread that reloads (`lifecycle::reload`), and counters of completed and rejected
+//! Requests for a reload on their way to the thread that reloads (`lifecycle::reload`), and counters of completed and refused
 //! ones.
 
 use crate::failure::refusal;
@@ -34,7 +34,7 @@ pub(crate) struct Reloads {
 }
 
 impl Reloads {
-    /// Requests a reload; it is answered when it is done or rejected.
+    /// Requests a reload; it is answered when it is done or refused.
     pub(crate) fn ask(&self, request: &HttpRequest<'_>, reply: Reply<'_>) {
         let may_drop = match may_drop(request.query()) {
             Ok(may_drop) => may_drop,
@@ -59,7 +59,7 @@ impl Reloads {
         let _ = self.asks.get().map(|asks| asks.try_send(Ask::Reload { late: None, may_drop: false }));
     }
 
-    /// Completed and rejected reloads.
+    /// Completed and refused reloads.
     pub(crate) fn counts(&self) -> (u64, u64) {
         (self.done.load(Ordering::Relaxed), self.refused.load(Ordering::Relaxed))
     }

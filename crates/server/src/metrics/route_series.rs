@@ -8,7 +8,7 @@ pub(crate) const GENERAL: Series = Series(1);
 /// Requests for the feed of changes, which stay open as long as their clients follow it.
 pub(crate) const CHANGES: Series = Series(2);
 
-/// The names of the fixed series, by their numbers. `other` counts requests without a route, requests rejected before routing,
+/// The names of the fixed series, by their numbers. `other` counts requests without a route, requests refused before routing,
 /// and routes beyond the limit.
 const FIXED: [&str; 3] = ["other", "/_/", "/_/changes"];
 

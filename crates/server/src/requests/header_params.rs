@@ -64,7 +64,7 @@ fn separator(text: &str) -> &'static str {
     if text.is_empty() { "" } else { "&" }
 }
 
-/// A cookie's value. A repeated cookie is rejected: it is unknown which of them is meant.
+/// A cookie's value. A repeated cookie is refused: it is unknown which of them is meant.
 fn cookie_of<'r>(request: &HttpRequest<'r>, name: &str) -> Result<Option<&'r [u8]>, Failure> {
     let mut cookies = http::cookies::of_request(request).filter(|cookie| cookie.name == name);
     let first = cookies.next();

@@ -1,7 +1,7 @@
 //! Declared query parameters: from the query of a request to typed values.
 //!
 //! The rules are the same for every endpoint: undeclared names are ignored, whatever their values; of repeated ones the first
-//! counts; a declared one that is empty, badly escaped or not of its type is rejected.
+//! counts; a declared one that is empty, badly escaped or not of its type is refused.
 
 use crate::config::DECLARED_MAX;
 use crate::failure::{Failure, FailureKind};
@@ -525,7 +525,7 @@ mod contract {
         check("from=-9223372036854775809", None);
     }
 
-    /// Reads one parameter of this kind; `None`: rejected.
+    /// Reads one parameter of this kind; `None`: refused.
     #[track_caller]
     fn check_kind(kind: ParameterKind, text: &str, expected: Option<Scalar<'_>>) {
         let mut declared = declared();

@@ -70,7 +70,7 @@ pub(crate) trait LineSource {
 pub(crate) enum NextLine {
     Line {
         text: Vec<u8>,
-        /// Called when the line is durable or rejected.
+        /// Called when the line is durable or refused.
         done: WriteCallback,
     },
     /// There is no line yet.
@@ -127,7 +127,7 @@ impl Bulk {
         Went::On
     }
 
-    /// Continues with the newest database. If that has no such collection any more, the old one rejects each line.
+    /// Continues with the newest database. If that has no such collection any more, the old one refuses each line.
     #[cold]
     fn move_on(&mut self) {
         let newest = self.database.newest();
@@ -316,7 +316,7 @@ mod tests {
             held.bulk(Bulk { database, collection, take_large, lines: Box::new(lines), over: None, given_back: None });
         }
 
-        /// The numbers of the first outcomes: of the successful and of the rejected ones.
+        /// The numbers of the first outcomes: of the successful and of the refused ones.
         fn told(&self, count: usize) -> (Vec<u32>, Vec<u32>) {
             let mut told: Vec<(u32, bool)> = (0..count).map(|_| self.outcomes.recv().unwrap()).collect();
             told.sort_unstable();

@@ -44,7 +44,7 @@ impl LargeWrites {
         if !std::mem::replace(&mut line.is_served, true) {
             drop(line);
             let server = Server { line: Arc::clone(self), sessions: Arc::clone(&cold.sessions), is_over: false };
-            // A rejected task is dropped, which answers all that wait: see `Server`.
+            // A refused task is dropped, which answers all that wait: see `Server`.
             drop(cold.pool.try_submit(once(move || server.serve())));
         }
     }

@@ -165,7 +165,7 @@ impl Shared {
         }
     }
 
-    /// Takes a write that is not for a loop (`write::is_large`); returns any other. One that fits into no transaction is rejected
+    /// Takes a write that is not for a loop (`write::is_large`); returns any other. One that fits into no transaction is refused
     /// before it is read.
     pub(crate) fn take_large(
         &self,

@@ -38,7 +38,7 @@ pub(crate) struct Answer {
 /// A guard with its arguments.
 pub(crate) type BoundGuard = (Arc<DeclaredGuard>, Guard);
 
-/// Submits a write; it is answered when it is durable or rejected. The required document must exist then, otherwise 404.
+/// Submits a write; it is answered when it is durable or refused. The required document must exist then, otherwise 404.
 pub(crate) fn submit(
     service: &Service,
     local: &mut Local,
@@ -125,7 +125,7 @@ pub(crate) fn hand_over(service: &Service, local: &mut Local, submission: Submis
 /// Memory of a waiting write besides its body: the operation, its queue entry, its reply.
 pub(crate) const WAITING_BYTES: usize = 768;
 
-/// Counts a write as waiting until the returned value is dropped; rejected if too many bytes wait already.
+/// Counts a write as waiting until the returned value is dropped; refused if too many bytes wait already.
 pub(crate) fn admit(service: &Service, op: &Op) -> Result<Taken, Failure> {
     service.writes.take(WAITING_BYTES + op.bytes()).ok_or_else(|| refusal::of_write(&WriteError::Busy))
 }

@@ -1,7 +1,7 @@
 //! Cursors: the end of a page of rows, as a text that clients send back.
 //!
 //! A cursor contains a position (`docs::sql::Paged`) and a checksum of the statement and its parameters: with others it is
-//! rejected.
+//! refused.
 //!
 //! ```text
 //!  in hexadecimal: FNV-1a of all below (8 bytes) | the last row's values of the pages' ORDER BY terms
@@ -11,7 +11,7 @@ use docs::sql::{OwnedValue, Value, decode_place, encode_place};
 use std::fmt::Write as _;
 
 const CHECK_BYTES: usize = 8;
-/// To be changed when the server completes ORDER BY by other terms. Cursors of older servers are then rejected, because their
+/// To be changed when the server completes ORDER BY by other terms. Cursors of older servers are then refused, because their
 /// values belong to the old terms.
 const ORDER: &[u8] = b"2";
 

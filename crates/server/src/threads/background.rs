@@ -58,7 +58,7 @@ fn submit(
             }
         }
     };
-    // A rejected job is dropped, which answers: see `Owed`.
+    // A refused job is dropped, which answers: see `Owed`.
     let _ = try_submit(Box::new(job));
 }
 

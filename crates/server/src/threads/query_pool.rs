@@ -1,7 +1,7 @@
 //! The threads for long queries, and their queues.
 //!
 //! Requests of `/_/` wait in one queue: few requests, perhaps with large statements. Declared queries and steps wait in another:
-//! each takes about a kilobyte, so thousands may wait if there is memory. A request is rejected at once if that memory is used
+//! each takes about a kilobyte, so thousands may wait if there is memory. A request is refused at once if that memory is used
 //! up, or if the requests before it are expected to take longer than a query may wait (`query_seconds`): each endpoint remembers
 //! how long its queries took ([`super::loop_time`]). The threads serve the queues in turn.
 
@@ -100,7 +100,7 @@ impl QueryPool {
         self.lines.try_submit(line, job)
     }
 
-    /// The rejection of a request for which the queue of `/_/` has no room.
+    /// The refusal of a request for which the queue of `/_/` has no room.
     pub(crate) fn is_full() -> Cow<'static, str> {
         format!("too many requests wait for a thread: {GENERAL_MAX} of `/_/`, the most that may").into()
     }

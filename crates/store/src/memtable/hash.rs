@@ -6,7 +6,7 @@
 //!
 //! Most keys that are looked up have not changed since the checkpoint. For them each bucket has a filter word: three
 //! bits for each key with this home bucket. The words of all buckets are an eighth of the table, so they fit into a
-//! cache that is too small for the table. The word alone rejects 99 of 100 absent keys.
+//! cache that is too small for the table. The word alone refuses 99 of 100 absent keys.
 //!
 //! ```text
 //!  bucket 0 .. bucket n-1 | filter words 0..7 | 8..15 | .. n-1

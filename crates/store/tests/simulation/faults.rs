@@ -139,7 +139,7 @@ impl Start {
                 }
             }
             at = place;
-            // Transactions that were begun and rejected are no longer in the history.
+            // Transactions that were begun and refused are no longer in the history.
             let bounds = Bounds { low: vec![low], high: vec![high.min(history[0].begun)] };
             let lost = platter.crash(record.get(place), &mut rng);
             let after =

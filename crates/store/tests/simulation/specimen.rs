@@ -93,7 +93,7 @@ fn files_of(disk: &SimulatedDisk) -> Files {
     platter.content()
 }
 
-/// All operations of a transaction in parts, each preceded by its length, until `take` rejects one.
+/// All operations of a transaction in parts, each preceded by its length, until `take` refuses one.
 fn parts_of(changeset: &Changeset<'_>, take: &mut dyn FnMut(&[u8]) -> bool) -> bool {
     changeset.changes().all(|change| {
         let (kind, tree, parts) = match change {

@@ -1,5 +1,5 @@
 //! PRINTF and FORMAT: SQLite's own conversions, with width, precision and flags. Unsupported conversions (`%j`, `%J`, and `%!f`
-//! and the like) are rejected when the query is prepared if the format is a literal, otherwise when it is executed.
+//! and the like) are refused when the query is prepared if the format is a literal, otherwise when it is executed.
 //!
 //! - `%!f` is unsupported. SQLite shows up to twenty digits of a real there; those after the seventeenth are artefacts of its
 //!   arithmetic, and only the same roundings would give the same digits.
@@ -11,7 +11,7 @@ use super::pattern;
 use crate::sql::limits::{Fault, TEXT_BYTES_MAX};
 use crate::sql::values::{Digits, Rounding, TextBuilder, Value, Workspace};
 
-/// Widest field; a wider one is rejected as too long.
+/// Widest field; a wider one is refused as too long.
 const WIDTH_MAX: usize = TEXT_BYTES_MAX;
 /// Significant digits of a real in printf.
 const REAL_DIGITS_MAX: usize = 16;

@@ -1,7 +1,7 @@
 //! A grouped query over one table, compiled for the incremental maintenance of a view.
 //!
 //! Views use the internals of SQL only here: [`Grouping::compile`] turns text into expressions, [`Grouping::evaluate`] computes
-//! them on a document. Anything that depends on more than the document (the time, parameters) is rejected.
+//! them on a document. Anything that depends on more than the document (the time, parameters) is refused.
 
 use std::cell::Cell;
 

@@ -64,7 +64,7 @@ impl Paged {
         self.first.bytes() + self.next.bytes() + self.places.len() * size_of::<usize>()
     }
 
-    /// Prepares a query whose rows can be totally ordered; any other is rejected with a position.
+    /// Prepares a query whose rows can be totally ordered; any other is refused with a position.
     pub fn prepare(sql: &str, catalog: &Catalog) -> Result<Paged, SqlError> {
         let parsed = parse::parse(sql)?;
         let catalog = catalog.with_views();
@@ -240,7 +240,7 @@ pub fn decode_place(mut bytes: &[u8]) -> Option<Vec<OwnedValue>> {
             FieldValue::Json(_) => return None,
         }
     }
-    // Rejects bytes that are truncated, or differ from their canonical encoding.
+    // Refuses bytes that are truncated, or differ from their canonical encoding.
     let mut again = Vec::with_capacity(whole.len());
     encode_place(&place, &mut again);
     (again == whole).then_some(place)

@@ -219,7 +219,7 @@ pub(super) fn call(name: &str, mut arguments: Vec<Expr>, at: Location) -> Resolv
     Ok(Expr::Call(function, arguments))
 }
 
-/// Rejects a call whose literal arguments are unsupported.
+/// Refuses a call whose literal arguments are unsupported.
 pub(super) fn check_literals(function: Function, arguments: &[Expr], at: Location) -> Resolved<()> {
     let text = |argument: &Expr| match argument {
         Expr::Literal(OwnedValue::Text(text)) => Some(text.to_vec()),

@@ -26,7 +26,7 @@ pub(crate) enum Action {
 /// The conflict resolution of a new document whose key or unique value exists already.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) enum OnConflict {
-    /// The statement is rejected.
+    /// The statement is refused.
     #[default]
     Refuse,
     /// The new document is skipped; with fields, only if the conflict is in these.

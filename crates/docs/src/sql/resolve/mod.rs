@@ -1,6 +1,6 @@
 //! From sqlparser's tree to ours: every name becomes a column, a parameter or a function, or an error with a position.
 //!
-//! The result ([`Logical`]) is the logical query, without access paths. Any part of the tree that is not handled is rejected:
+//! The result ([`Logical`]) is the logical query, without access paths. Any part of the tree that is not handled is refused:
 //! no clause is ever ignored.
 
 mod calls;

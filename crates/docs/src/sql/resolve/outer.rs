@@ -153,7 +153,7 @@ impl<'c> Resolver<'c> {
         Ok(told)
     }
 
-    /// Rejects an aggregate whose arguments are all outer values: in SQLite it belongs to the enclosing query.
+    /// Refuses an aggregate whose arguments are all outer values: in SQLite it belongs to the enclosing query.
     pub(super) fn check_own<'e>(&self, mut parts: impl Iterator<Item = &'e Expr>, at: Location) -> Resolved<()> {
         let (mut own, mut outer) = (false, false);
         parts.by_ref().for_each(|expr| {

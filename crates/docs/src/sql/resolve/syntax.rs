@@ -1,11 +1,11 @@
-//! Checks of the syntax tree before names are resolved: rejected clauses, and the forms of expressions that have parts.
+//! Checks of the syntax tree before names are resolved: refused clauses, and the forms of expressions that have parts.
 
 use sqlparser::ast::{self, Distinct, Ident, ObjectName, Spanned};
 use sqlparser::tokenizer::Location;
 
 use super::{Resolved, not_yet};
 
-/// Rejects clauses around SELECT of other dialects.
+/// Refuses clauses around SELECT of other dialects.
 pub(super) fn refuse_query_clauses(query: &ast::Query) -> Resolved<()> {
     let present = [
         (query.fetch.is_some(), "FETCH"),
@@ -25,7 +25,7 @@ fn refuse(present: &[(bool, &str)], at: Location) -> Resolved<()> {
     }
 }
 
-/// Rejects clauses of other dialects, and those of SQLite that are not implemented.
+/// Refuses clauses of other dialects, and those of SQLite that are not implemented.
 pub(super) fn refuse_clauses(select: &ast::Select) -> Resolved<()> {
     let present = [
         (select.top.is_some(), "TOP"),

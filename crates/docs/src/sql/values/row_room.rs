@@ -39,7 +39,7 @@ impl<'m> RowRoom<'m> {
     /// Room in a result that already has `bytes` bytes. `is_kept`: the rows are for the query itself, not for a client.
     pub(crate) fn of_result(budget: &Budget<'_>, (bytes, is_kept): (usize, bool), meter: &'m Meter<'m>) -> RowRoom<'m> {
         let limit = budget.output_bytes_max;
-        // A slightly larger result is rejected when the row is complete.
+        // A slightly larger result is refused when the row is complete.
         let left = limit.saturating_sub(bytes).max(COMPUTED_BYTES_LEAST);
         RowRoom { left, fault: Fault::Result(limit), is_written: !is_kept, meter }
     }

@@ -9,7 +9,7 @@ use crate::base::key::{Direction, KeyRange, TreeId, Visit};
 /// reading it, if the order of additions does not matter.
 ///
 /// The writer calls it in commit order, once for each operand, under the writer's lock. It must be quick, must depend only on
-/// its arguments and on the values that a [`FoldView`] shows, and must not call the store. A panic rejects the transaction.
+/// its arguments and on the values that a [`FoldView`] shows, and must not call the store. A panic refuses the transaction.
 pub trait Fold: Send + Sync {
     /// Applies `operand` to `old`, the key's current value. `new` is empty; with [`Folded::Put`] its content becomes
     /// the value. `further` queues an operand for another key as a consequence, to be folded after this one.
@@ -87,6 +87,6 @@ pub enum Folded {
     Delete,
     /// The key is unchanged.
     Unchanged,
-    /// The whole transaction is rejected for this reason and changes nothing.
+    /// The whole transaction is refused for this reason and changes nothing.
     Refused(&'static str),
 }

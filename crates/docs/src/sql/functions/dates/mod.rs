@@ -5,7 +5,7 @@
 //! 0000..9999 (with negative years to -4713) a result is NULL. Adding months and years keeps the day of the month, and a day
 //! beyond the month's end overflows: 29 February minus a year is 1 March.
 //!
-//! `now` comes from the caller, one value for a whole execution. Time zones other than offsets in the text are rejected when
+//! `now` comes from the caller, one value for a whole execution. Time zones other than offsets in the text are refused when
 //! the query is prepared ([`unsupported_modifier`]).
 
 mod modifiers;
