@@ -8,7 +8,7 @@ use crate::encoding::key::shown_key;
 use crate::encoding::{Scalar, order};
 use crate::engine::{self, Direction, KeyRange, ReadView};
 use crate::error::{ReadError, WriteError};
-use crate::expire::{AtWrite, Due, WithoutTime};
+use crate::expire::{AtWrite, ExpiryLimit, WithoutTime};
 use crate::writes::{Collection, Op, Precondition, Share, ShareOf, scratch, write};
 
 /// Documents in one transaction. Few, so that other writes are not delayed for long and a retry is short.
@@ -36,7 +36,7 @@ pub struct Swept {
 #[derive(Debug)]
 pub struct Sweep {
     collection: CollectionId,
-    due: Due,
+    due: ExpiryLimit,
     index: usize,
     ranges: VecDeque<Range>,
 }
@@ -59,9 +59,9 @@ impl DocumentDatabase {
     pub fn sweep(&self, collection: CollectionId) -> Sweep {
         let info = &self.collection_at(collection).info;
         let Some(expire) = &info.expire else {
-            return Sweep { collection, due: Due::at(i64::MIN, 0), index: 0, ranges: VecDeque::new() };
+            return Sweep { collection, due: ExpiryLimit::at(i64::MIN, 0), index: 0, ranges: VecDeque::new() };
         };
-        let due = Due::of(expire, self.clock().now_ms());
+        let due = ExpiryLimit::of(expire, self.clock().now_ms());
         let ranges = ranges(&due);
         Sweep { collection, due, index: expire.index, ranges }
     }
@@ -105,7 +105,7 @@ impl DocumentDatabase {
     fn remove(
         &self,
         collection: &Collection,
-        due: &Due,
+        due: &ExpiryLimit,
         keys: &[Vec<u8>],
         swept: &mut Swept,
     ) -> Result<(), WriteError> {
@@ -139,7 +139,12 @@ impl DocumentDatabase {
     }
 
     /// Removes documents in one transaction, except those that are no longer expired; returns their number.
-    fn remove_together(&self, collection: &Collection, due: &Due, keys: &[(usize, &Vec<u8>)]) -> Result<u64, Stopped> {
+    fn remove_together(
+        &self,
+        collection: &Collection,
+        due: &ExpiryLimit,
+        keys: &[(usize, &Vec<u8>)],
+    ) -> Result<u64, Stopped> {
         let mut removal = Removal { collection, due, keys, runs: 0, removed: 0, refused: None };
         let commit = self.store().commit(&mut |tx| removal.run(tx));
         let Removal { removed, refused, .. } = removal;
@@ -163,7 +168,7 @@ impl DocumentDatabase {
 /// Documents that are removed in one transaction.
 struct Removal<'r> {
     collection: &'r Collection,
-    due: &'r Due,
+    due: &'r ExpiryLimit,
     /// The keys with their numbers.
     keys: &'r [(usize, &'r Vec<u8>)],
     runs: u32,
@@ -223,7 +228,7 @@ impl Swept {
 
 fn remove_one(
     collection: &Collection,
-    due: &Due,
+    due: &ExpiryLimit,
     key: &[u8],
     tx: &mut engine::Tx<'_>,
     scratch: &mut scratch::WriteScratch,
@@ -238,7 +243,7 @@ fn remove_one(
 
 /// The expired ranges of an index's first field: numbers, then texts. For expiry by last write, documents without a time expire
 /// with the numbers.
-fn ranges(due: &Due) -> VecDeque<Range> {
+fn ranges(due: &ExpiryLimit) -> VecDeque<Range> {
     let (mut numbers, mut texts) = ((Vec::new(), Vec::new()), (Vec::new(), Vec::new()));
     order::upper(Scalar::Real(due.seconds()), &mut numbers.1);
     match due.without_time() {

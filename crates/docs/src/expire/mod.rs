@@ -45,7 +45,7 @@ const SECOND_BYTES: usize = "2026-11-22T10:00:00".len();
 
 /// The expiry limit: the latest expired time, in the two forms that a field may have.
 #[derive(Clone, Debug)]
-pub(crate) struct Due {
+pub(crate) struct ExpiryLimit {
     ms: i64,
     /// Formatted only when a field is a text, since most are numbers.
     text: OnceLock<String>,
@@ -54,20 +54,20 @@ pub(crate) struct Due {
     since_seconds: i64,
 }
 
-impl Due {
+impl ExpiryLimit {
     /// The limit at `now_ms`, in milliseconds since 1970, with a duration of `after_seconds`.
-    pub(crate) fn at(now_ms: i64, after_seconds: i64) -> Due {
+    pub(crate) fn at(now_ms: i64, after_seconds: i64) -> ExpiryLimit {
         let ms = now_ms.saturating_sub(after_seconds.saturating_mul(1000));
-        Due { ms, text: OnceLock::new(), without_time: WithoutTime::Never, since_seconds: i64::MIN }
+        ExpiryLimit { ms, text: OnceLock::new(), without_time: WithoutTime::Never, since_seconds: i64::MIN }
     }
 
     /// The limit at `now_ms` under this rule.
-    pub(crate) fn of(expire: &ExpireInfo, now_ms: i64) -> Due {
-        let due = Due::at(now_ms, expire.after_seconds);
+    pub(crate) fn of(expire: &ExpireInfo, now_ms: i64) -> ExpiryLimit {
+        let due = ExpiryLimit::at(now_ms, expire.after_seconds);
         let Some(since_seconds) = expire.since_seconds else { return due };
         let without_time =
             if due.ms < since_seconds.saturating_mul(1000) { WithoutTime::Nothing } else { WithoutTime::All };
-        Due { without_time, since_seconds, ..due }
+        ExpiryLimit { without_time, since_seconds, ..due }
     }
 
     /// The treatment of documents without a time.
@@ -107,21 +107,21 @@ impl Due {
 }
 
 /// Whether a document has expired under this rule.
-pub(crate) fn has_come(expire: &ExpireInfo, due: &Due, document: StoredDocument<'_>) -> bool {
+pub(crate) fn has_come(expire: &ExpireInfo, due: &ExpiryLimit, document: StoredDocument<'_>) -> bool {
     due.has_come(plain(document.field(&expire.field)).scalar())
 }
 
 /// Whether a stored value has not expired at a moment. A damaged one counts as existing: reading it reports the damage.
 pub(crate) fn is_there(expire: &ExpireInfo, stored: &[u8], now_ms: i64) -> bool {
     let document = stored.get(STAMP_BYTES..).and_then(|bytes| StoredDocument::from_bytes(bytes).ok());
-    document.is_none_or(|document| !has_come(expire, &Due::of(expire, now_ms), document))
+    document.is_none_or(|document| !has_come(expire, &ExpiryLimit::of(expire, now_ms), document))
 }
 
 /// The time-dependent inputs of a write.
 #[derive(Debug, Default)]
 pub(crate) struct AtWrite {
     /// The expiry limit of the collection: documents expired by it do not exist for the write.
-    pub(crate) due: Option<Due>,
+    pub(crate) due: Option<ExpiryLimit>,
     /// The mark for the documents that it stores.
     pub(crate) mark: Option<u64>,
     /// The time in milliseconds since 1970, by which referenced documents may have expired.
@@ -239,7 +239,7 @@ mod tests {
 
     #[test]
     fn a_time_has_come_when_it_is_not_later_than_now() {
-        let due = Due::at(1_000_500, 1_000);
+        let due = ExpiryLimit::at(1_000_500, 1_000);
         assert_eq!((due.seconds(), due.text()), (0.5, "1970-01-01T00:00:00.500Z"));
         for (field, expected) in [
             (Scalar::Null, false),

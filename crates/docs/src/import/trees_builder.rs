@@ -6,7 +6,7 @@ use binjson::StoredDocument;
 use crate::database::{CollectionId, DocumentDatabase};
 use crate::encoding::FieldNumbers;
 use crate::engine::{self, BulkTree, STAMP_BYTES, SortedRun, SortedRunWriter, TreeId};
-use crate::opening::{DocumentOrigin, LoadError, Loader, ORIGIN_BYTES, Task, Wanted};
+use crate::opening::{DocumentOrigin, LoadError, Loader, ORIGIN_BYTES, Task, TreesToBuild};
 use crate::views::Loading;
 use crate::writes::Collection;
 
@@ -42,7 +42,7 @@ impl<'c> TreesBuilder<'c> {
         sort_bytes: usize,
     ) -> Result<TreesBuilder<'c>, LoadError> {
         let collection = database.collection_at(CollectionId(number));
-        let wanted = Wanted {
+        let wanted = TreesToBuild {
             indexes: (0..collection.indexes.len()).collect(),
             unique: (0..collection.unique.len()).collect(),
             references: (0..collection.references.len()).collect(),

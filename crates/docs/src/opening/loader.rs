@@ -18,7 +18,7 @@ pub(crate) const ORIGIN_BYTES: usize = 12;
 pub(crate) const STORED: [u8; ORIGIN_BYTES] = [0xff; ORIGIN_BYTES];
 
 /// The trees of a collection that are to be built, and the references that are to be checked.
-pub(crate) struct Wanted {
+pub(crate) struct TreesToBuild {
     pub(crate) indexes: Vec<usize>,
     pub(crate) unique: Vec<usize>,
     pub(crate) references: Vec<usize>,
@@ -94,7 +94,7 @@ pub(crate) enum Targets<'t> {
 
 impl<'c> Loader<'c> {
     /// A loader whose sorters hold about `budget` bytes together.
-    pub(crate) fn new(collection: &'c Collection, wanted: &Wanted, store: &Store, budget: usize) -> Loader<'c> {
+    pub(crate) fn new(collection: &'c Collection, wanted: &TreesToBuild, store: &Store, budget: usize) -> Loader<'c> {
         let count = wanted.indexes.len() + wanted.unique.len() + wanted.references.len();
         let share = budget / count.max(1);
         let sorters = |numbers: &[usize]| numbers.iter().map(|&number| (number, store.sorter(share))).collect();

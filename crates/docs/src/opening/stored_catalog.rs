@@ -27,7 +27,7 @@ use schema::Schema;
 use serde_json::{Value as Json, json};
 
 use super::declared_rows::{declared_row, included, index_fields};
-use super::loader::Wanted;
+use super::loader::TreesToBuild;
 use super::losses;
 use super::open_error::DatabaseOpenError;
 use super::stored_rows::{DROP, Rows, UNDECLARED, documents_tree, is_empty, is_part, tree_of};
@@ -55,14 +55,14 @@ pub(crate) struct ResolvedCatalog {
 
 /// Work on one collection's stored documents.
 pub(crate) struct Work {
-    pub(crate) wanted: Wanted,
+    pub(crate) wanted: TreesToBuild,
     /// The schema differs from the one by which the documents were checked.
     pub(crate) recheck: bool,
 }
 
 impl Work {
     pub(crate) fn is_empty(&self) -> bool {
-        let Wanted { indexes, unique, references } = &self.wanted;
+        let TreesToBuild { indexes, unique, references } = &self.wanted;
         !self.recheck && indexes.is_empty() && unique.is_empty() && references.is_empty()
     }
 }
@@ -264,7 +264,7 @@ impl<V: ReadView> Resolver<'_, V> {
         };
         let Identity { recheck, before, expire, since, mut wishes } = self.identity(wanted, empty, schema.as_ref())?;
         let mut work =
-            Work { wanted: Wanted { indexes: Vec::new(), unique: Vec::new(), references: Vec::new() }, recheck };
+            Work { wanted: TreesToBuild { indexes: Vec::new(), unique: Vec::new(), references: Vec::new() }, recheck };
         let (references, new_references) = self.references(wanted, empty, &mut work);
         let mut info = described(wanted, schema.as_ref(), tree);
         let schema = match before {

@@ -18,7 +18,7 @@ use crate::encoding::row::plain;
 use crate::encoding::{FieldNumbers, KEY_BYTES_MAX, Key, KeyType, NAMES_MAX, Names, Plain, Row, index, order};
 use crate::engine::TreeId;
 use crate::error::WriteError;
-use crate::expire::{self, AtWrite, Due, WallClock, has_come, is_there};
+use crate::expire::{self, AtWrite, ExpiryLimit, WallClock, has_come, is_there};
 use crate::views::{View, Watch};
 
 /// An open collection.
@@ -188,8 +188,8 @@ impl Collection {
 
     /// The expiry limit as of now, where documents expire.
     #[inline]
-    pub(crate) fn due(&self, clock: &WallClock) -> Option<Due> {
-        self.info.expire.as_ref().map(|expire| Due::of(expire, clock.now_ms()))
+    pub(crate) fn due(&self, clock: &WallClock) -> Option<ExpiryLimit> {
+        self.info.expire.as_ref().map(|expire| ExpiryLimit::of(expire, clock.now_ms()))
     }
 
     /// Whether writes need the current time.
@@ -206,7 +206,7 @@ impl Collection {
 
     /// The same at a moment.
     pub(crate) fn at_moment(&self, now_ms: i64) -> AtWrite {
-        let due = self.info.expire.as_ref().map(|expire| Due::of(expire, now_ms));
+        let due = self.info.expire.as_ref().map(|expire| ExpiryLimit::of(expire, now_ms));
         AtWrite { due, mark: self.marks.then(|| expire::mark_at(now_ms)), now_ms }
     }
 
@@ -217,7 +217,7 @@ impl Collection {
     }
 
     /// Whether a stored document has expired.
-    pub(crate) fn has_come(&self, due: &Due, document: StoredDocument<'_>) -> bool {
+    pub(crate) fn has_come(&self, due: &ExpiryLimit, document: StoredDocument<'_>) -> bool {
         let Some(expire) = &self.info.expire else { return false };
         has_come(expire, due, document)
     }

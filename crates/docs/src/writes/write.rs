@@ -22,7 +22,7 @@ use super::{entries, integrity};
 use crate::encoding::Key;
 use crate::engine::{STAMP_BYTES, WriteTransaction};
 use crate::error::WriteError;
-use crate::expire::{AtWrite, Due};
+use crate::expire::{AtWrite, ExpiryLimit};
 use crate::views;
 
 /// An operation on a document.
@@ -136,7 +136,7 @@ pub(crate) fn apply<C: WriteTransaction>(
 fn clear_due<C: WriteTransaction>(
     collection: &Collection,
     op: &Op,
-    due: &Due,
+    due: &ExpiryLimit,
     change: &mut C,
     scratch: &mut WriteScratch,
 ) -> Result<(), WriteError> {
@@ -249,7 +249,7 @@ fn alike<C: WriteTransaction>(
 /// Whether the document of this key exists and has expired.
 pub(crate) fn is_due<C: WriteTransaction>(
     collection: &Collection,
-    due: &Due,
+    due: &ExpiryLimit,
     key: &[u8],
     change: &mut C,
     scratch: &mut WriteScratch,

@@ -2,9 +2,9 @@
 
 use super::commands::{Commands, Order};
 use super::in_flight::{Completion, Gathered, Then};
-use super::line::{Line, Shared};
 use super::link::Upkeep;
 use super::loop_settings::LoopSettings;
+use super::managed_connection::{ManagedConnection, Shared};
 use crate::client::{CommandError, FromReply, NotSent, Pipeline, ToArguments, write_command};
 use crate::codec::ReplyView;
 use reactor::{Neighbourhood, Setup};
@@ -16,7 +16,7 @@ use std::time::Duration;
 /// nothing is in flight. See the [module](self) for the guarantees.
 #[derive(Clone)]
 pub struct LoopClient {
-    line: Shared<Commands>,
+    managed: Shared<Commands>,
     timeout: Duration,
     /// Counted by the loop's hooks.
     _handle: Rc<()>,
@@ -26,9 +26,10 @@ impl LoopClient {
     /// A client on the loop that `setup` describes; it connects at its first command. Each loop needs its own.
     pub fn new(settings: LoopSettings, setup: &mut Setup<'_>) -> LoopClient {
         let (timeout, queue_bytes_max) = (settings.client.timeout, settings.client.queue_bytes_max);
-        let (line, handle) = (Line::new(settings, Commands::new(queue_bytes_max), setup.lp()), Rc::new(()));
-        setup.add_state(Box::new(Upkeep::new(&line, &handle)));
-        LoopClient { line, timeout, _handle: handle }
+        let (managed, handle) =
+            (ManagedConnection::new(settings, Commands::new(queue_bytes_max), setup.lp()), Rc::new(()));
+        setup.add_state(Box::new(Upkeep::new(&managed, &handle)));
+        LoopClient { managed, timeout, _handle: handle }
     }
 
     /// The same client with another time limit for each of its commands: waiting for a connection, sending and the reply.
@@ -116,10 +117,10 @@ impl LoopClient {
         database: u32,
         then: impl FnOnce(Result<(), CommandError>, &mut Neighbourhood<'_>) + 'static,
     ) -> Result<(), NotSent> {
-        let line = Rc::downgrade(&self.line);
+        let managed = Rc::downgrade(&self.managed);
         self.command(at, ("SELECT", database), move |outcome: Result<(), CommandError>, at| {
             if outcome.is_ok() {
-                remember(&line, |settings| settings.client.database = database);
+                remember(&managed, |settings| settings.client.database = database);
             }
             then(outcome, at);
         })
@@ -137,11 +138,11 @@ impl LoopClient {
         password: &str,
         then: impl FnOnce(Result<(), CommandError>, &mut Neighbourhood<'_>) + 'static,
     ) -> Result<(), NotSent> {
-        let line = Rc::downgrade(&self.line);
+        let managed = Rc::downgrade(&self.managed);
         let (new_user, new_password) = (user.map(str::to_owned), password.to_owned());
         self.command(at, ("AUTH", user, password), move |outcome: Result<(), CommandError>, at| {
             if outcome.is_ok() {
-                remember(&line, |settings| {
+                remember(&managed, |settings| {
                     (settings.client.user, settings.client.password) = (new_user, Some(new_password));
                 });
             }
@@ -165,12 +166,12 @@ impl LoopClient {
 
     /// Number of replies that have not arrived.
     pub fn in_flight(&self) -> usize {
-        self.line.borrow().work.in_flight()
+        self.managed.borrow().work.in_flight()
     }
 
     /// Bytes of commands that wait for a connection.
     pub fn queued_bytes(&self) -> usize {
-        self.line.borrow().work.queued_bytes()
+        self.managed.borrow().work.queued_bytes()
     }
 
     fn take(
@@ -180,14 +181,14 @@ impl LoopClient {
         replies: usize,
         then: Then,
     ) -> Result<(), NotSent> {
-        Line::take(&self.line, Order { write, replies, then, timeout: self.timeout }, at)
+        ManagedConnection::take(&self.managed, Order { write, replies, then, timeout: self.timeout }, at)
     }
 }
 
-/// Changes the settings of later connections. A completion must not keep its own line alive, hence the weak pointer.
-fn remember(line: &Weak<std::cell::RefCell<Line<Commands>>>, change: impl FnOnce(&mut LoopSettings)) {
-    if let Some(line) = line.upgrade() {
-        change(&mut line.borrow_mut().settings);
+/// Changes the settings of later connections. A completion must not keep its own managed connection alive, hence the weak pointer.
+fn remember(managed: &Weak<std::cell::RefCell<ManagedConnection<Commands>>>, change: impl FnOnce(&mut LoopSettings)) {
+    if let Some(managed) = managed.upgrade() {
+        change(&mut managed.borrow_mut().settings);
     }
 }
 

@@ -1,10 +1,10 @@
-//! Commands over a line: in flight on the open connection, or waiting for the next one.
+//! Commands over a managed connection: in flight on the open connection, or waiting for the next one.
 
 use super::append::append;
 use super::failure::Failure;
 use super::in_flight::{Entry, InFlight, Taker, Then, value_of};
-use super::line::{Line, Shared, Work, deadline_ns};
 use super::link::connect_if_wanted;
+use super::managed_connection::{ManagedConnection, Shared, Work, deadline_ns};
 use super::waiting::Waiting;
 use crate::client::{Lost, NotSent};
 use crate::codec::{ReplyKind, ReplyView};
@@ -41,20 +41,20 @@ pub(super) struct Order<F> {
     pub(super) timeout: Duration,
 }
 
-impl Line<Commands> {
+impl ManagedConnection<Commands> {
     /// Sends on the open connection, or queues.
     ///
     /// # Errors
     /// A bound is reached, or the order is too large; nothing is sent then.
     #[inline]
     pub(super) fn take(
-        line: &Shared<Commands>,
+        managed: &Shared<Commands>,
         order: Order<impl FnOnce(&mut Vec<u8>)>,
         at: &mut Neighbourhood<'_>,
     ) -> Result<(), NotSent> {
         let deadline_ns = deadline_ns(at.lp().now_ns(), order.timeout);
         {
-            let this = &mut *line.borrow_mut();
+            let this = &mut *managed.borrow_mut();
             if let Some(id) = this.open_id() {
                 let unsent = at.unsent(id);
                 if let Some(output) = at.output(id) {
@@ -63,7 +63,7 @@ impl Line<Commands> {
             }
             this.queue(order, deadline_ns)?;
         }
-        connect_if_wanted(line, at);
+        connect_if_wanted(managed, at);
         Ok(())
     }
 
@@ -126,16 +126,16 @@ impl Work for Commands {
         self.waiting.deadline_ns().min(self.in_flight.deadline_ns())
     }
 
-    fn opened(line: &Shared<Commands>, id: ConnectionId, at: &mut Neighbourhood<'_>) {
+    fn opened(managed: &Shared<Commands>, id: ConnectionId, at: &mut Neighbourhood<'_>) {
         let now_ns = at.lp().now_ns();
         if let Some(output) = at.output(id) {
-            line.borrow_mut().send_waiting(output, now_ns);
+            managed.borrow_mut().send_waiting(output, now_ns);
         }
     }
 
     #[inline]
     fn reply(
-        line: &Shared<Commands>,
+        managed: &Shared<Commands>,
         kind: ReplyKind,
         reply: ReplyView<'_>,
         at: &mut Neighbourhood<'_>,
@@ -143,7 +143,7 @@ impl Work for Commands {
         if kind == ReplyKind::Push {
             return Ok(());
         }
-        let taker = line.borrow_mut().work.in_flight.take_reply(reply);
+        let taker = managed.borrow_mut().work.in_flight.take_reply(reply);
         // A reply that no command waits for could be taken for that of the next command.
         match taker.ok_or(Failure::Lost(Lost::Closed))? {
             Taker::Nothing => {}

@@ -1,24 +1,24 @@
-//! The reactor's side of a line: how it connects, the protocol of its connections, and its loop hooks.
+//! The reactor's side of a managed connection: how it connects, the protocol of its connections, and its loop hooks.
 
 use super::failure::Failure;
-use super::line::{Line, Shared, Work};
+use super::managed_connection::{ManagedConnection, Shared, Work};
 use crate::client::{Lost, reply_limits};
 use crate::codec::{ReplyFramer, ReplyKind};
 use reactor::{Closed, Io, LoopContext, LoopState, Neighbourhood, Protocol};
 use std::io;
 use std::rc::{Rc, Weak};
 
-/// Connects, if the line needs a connection and an attempt is due.
-pub(super) fn connect_if_wanted<W: Work>(line: &Shared<W>, at: &mut Neighbourhood<'_>) {
-    let this = &mut *line.borrow_mut();
+/// Connects, if the managed connection needs a connection and an attempt is due.
+pub(super) fn connect_if_wanted<W: Work>(managed: &Shared<W>, at: &mut Neighbourhood<'_>) {
+    let this = &mut *managed.borrow_mut();
     let Some((attempt, outgoing)) = this.begin_attempt() else { return };
-    let protocol = LinkProtocol::new(Rc::clone(line), attempt, this.settings.client.reply_bytes_max);
+    let protocol = LinkProtocol::new(Rc::clone(managed), attempt, this.settings.client.reply_bytes_max);
     this.attempted(attempt, at.connect(outgoing, Box::new(protocol)));
 }
 
 /// One connection.
 struct LinkProtocol<W: Work> {
-    line: Shared<W>,
+    managed: Shared<W>,
     attempt: usize,
     reply_bytes_max: usize,
     framer: ReplyFramer,
@@ -29,9 +29,9 @@ struct LinkProtocol<W: Work> {
 }
 
 impl<W: Work> LinkProtocol<W> {
-    fn new(line: Shared<W>, attempt: usize, reply_bytes_max: usize) -> LinkProtocol<W> {
+    fn new(managed: Shared<W>, attempt: usize, reply_bytes_max: usize) -> LinkProtocol<W> {
         let framer = ReplyFramer::new(reply_limits());
-        LinkProtocol { line, attempt, reply_bytes_max, framer, seen: 0, failure: None }
+        LinkProtocol { managed, attempt, reply_bytes_max, framer, seen: 0, failure: None }
     }
 
     /// Handles the complete replies in the input.
@@ -47,7 +47,7 @@ impl<W: Work> LinkProtocol<W> {
             let reply = &input[taken..taken + self.seen];
             taken += std::mem::take(&mut self.seen);
             let kind = self.framer.kind().unwrap_or(ReplyKind::Null);
-            Line::take_reply(&self.line, self.attempt, (kind, self.framer.view(reply)), &mut at)?;
+            ManagedConnection::take_reply(&self.managed, self.attempt, (kind, self.framer.view(reply)), &mut at)?;
             if !io.spend(1) {
                 break;
             }
@@ -59,7 +59,7 @@ impl<W: Work> LinkProtocol<W> {
 
 impl<W: Work> Protocol for LinkProtocol<W> {
     fn writable(&mut self, io: &mut Io<'_>) {
-        Line::connected(&self.line, self.attempt, io);
+        ManagedConnection::connected(&self.managed, self.attempt, io);
     }
 
     fn input(&mut self, io: &mut Io<'_>) {
@@ -74,7 +74,7 @@ impl<W: Work> Protocol for LinkProtocol<W> {
     }
 
     fn drain(&mut self, _io: &mut Io<'_>) {
-        // Other connections of the loop may still need replies: the line closes its connection once it is
+        // Other connections of the loop may still need replies: the managed connection closes its connection once it is
         // idle.
     }
 
@@ -84,42 +84,42 @@ impl<W: Work> Protocol for LinkProtocol<W> {
 
     fn closed(&mut self, reason: Closed) {
         let failure = self.failure.take().unwrap_or_else(|| Failure::of_closed(reason));
-        self.line.borrow_mut().lost(self.attempt, failure);
+        self.managed.borrow_mut().lost(self.attempt, failure);
     }
 }
 
 /// The loop hooks.
 pub(super) struct Upkeep<W: Work> {
-    line: Shared<W>,
+    managed: Shared<W>,
     /// Shared with the application's handles.
     handles: Weak<()>,
     armed_ns: u64,
 }
 
 impl<W: Work> Upkeep<W> {
-    pub(super) fn new(line: &Shared<W>, handles: &Rc<()>) -> Upkeep<W> {
-        Upkeep { line: Rc::clone(line), handles: Rc::downgrade(handles), armed_ns: u64::MAX }
+    pub(super) fn new(managed: &Shared<W>, handles: &Rc<()>) -> Upkeep<W> {
+        Upkeep { managed: Rc::clone(managed), handles: Rc::downgrade(handles), armed_ns: u64::MAX }
     }
 }
 
 impl<W: Work> LoopState for Upkeep<W> {
     fn started(&mut self, at: &mut LoopContext<'_>) {
-        connect_if_wanted(&self.line, &mut at.neighbourhood());
+        connect_if_wanted(&self.managed, &mut at.neighbourhood());
     }
 
     fn timer(&mut self, at: &mut LoopContext<'_>) {
         self.armed_ns = u64::MAX;
-        self.line.borrow_mut().look(&mut at.neighbourhood());
+        self.managed.borrow_mut().look(&mut at.neighbourhood());
     }
 
     fn before_wait(&mut self, at: &mut LoopContext<'_>) {
         if self.handles.strong_count() == 0 {
-            self.line.borrow_mut().begin_ending();
+            self.managed.borrow_mut().begin_ending();
         }
-        Line::tell_ended(&self.line, &mut at.neighbourhood());
-        connect_if_wanted(&self.line, &mut at.neighbourhood());
-        self.line.borrow_mut().end_if_idle(&mut at.neighbourhood());
-        let alarm_ns = self.line.borrow().alarm_ns();
+        ManagedConnection::tell_ended(&self.managed, &mut at.neighbourhood());
+        connect_if_wanted(&self.managed, &mut at.neighbourhood());
+        self.managed.borrow_mut().end_if_idle(&mut at.neighbourhood());
+        let alarm_ns = self.managed.borrow().alarm_ns();
         if alarm_ns != self.armed_ns {
             self.armed_ns = alarm_ns;
             at.set_timer((alarm_ns < u64::MAX).then_some(alarm_ns));
@@ -127,6 +127,6 @@ impl<W: Work> LoopState for Upkeep<W> {
     }
 
     fn draining(&mut self, _at: &mut LoopContext<'_>) {
-        self.line.borrow_mut().begin_ending();
+        self.managed.borrow_mut().begin_ending();
     }
 }

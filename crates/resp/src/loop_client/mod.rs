@@ -69,16 +69,16 @@
 //! |---|---|
 //! | what an application sees | `client`, `subscriber`, `loop_settings` |
 //! | commands | `commands`, `in_flight` (sent), `waiting` (for a connection), `append` |
-//! | a connection and its session, made again | `line`, `link` (as the reactor sees it), `failure` |
+//! | a connection and its session, made again | `managed_connection`, `link` (as the reactor sees it), `failure` |
 
 mod append;
 mod client;
 mod commands;
 mod failure;
 mod in_flight;
-mod line;
 mod link;
 mod loop_settings;
+mod managed_connection;
 mod subscriber;
 mod waiting;
 

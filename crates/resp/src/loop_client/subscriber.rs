@@ -4,9 +4,9 @@
 //! Messages published meanwhile are lost, which is reported as [`SubscriberEvent::Reconnected`].
 
 use super::failure::Failure;
-use super::line::{Line, Shared, Work};
 use super::link::Upkeep;
 use super::loop_settings::LoopSettings;
+use super::managed_connection::{ManagedConnection, Shared, Work};
 use crate::client::{CommandError, SubscriberEvent, event_of, write_subscriptions};
 use crate::codec::{ReplyKind, ReplyView};
 use reactor::{ConnectionId, Neighbourhood, Setup};
@@ -20,7 +20,7 @@ type Handler = dyn FnMut(Result<SubscriberEvent<'_>, CommandError>, &mut Neighbo
 /// A connection for messages on one event loop. Clones share it; it ends when the last one is dropped.
 #[derive(Clone)]
 pub struct LoopSubscriber {
-    line: Shared<Messages>,
+    managed: Shared<Messages>,
     /// Its reference count tells the loop's hooks when the last handle is gone.
     _handle: Rc<()>,
 }
@@ -40,38 +40,38 @@ impl LoopSubscriber {
             was_open: false,
             on_event: Rc::new(RefCell::new(on_event)),
         };
-        let (line, handle) = (Line::new(settings, work, setup.lp()), Rc::new(()));
-        setup.add_state(Box::new(Upkeep::new(&line, &handle)));
-        LoopSubscriber { line, _handle: handle }
+        let (managed, handle) = (ManagedConnection::new(settings, work, setup.lp()), Rc::new(()));
+        setup.add_state(Box::new(Upkeep::new(&managed, &handle)));
+        LoopSubscriber { managed, _handle: handle }
     }
 
     /// Subscribes to channels, now and after each reconnect; [`SubscriberEvent::Subscribed`] comes for each.
     pub fn subscribe<C: AsRef<[u8]>>(&self, at: &mut Neighbourhood<'_>, channels: &[C]) {
-        self.line.borrow_mut().work.channels.extend(channels.iter().map(|channel| channel.as_ref().to_vec()));
+        self.managed.borrow_mut().work.channels.extend(channels.iter().map(|channel| channel.as_ref().to_vec()));
         self.send(at, "SUBSCRIBE", channels);
     }
 
     /// Subscribes to all channels whose names match a pattern, as `news.*`.
     pub fn psubscribe<C: AsRef<[u8]>>(&self, at: &mut Neighbourhood<'_>, patterns: &[C]) {
-        self.line.borrow_mut().work.patterns.extend(patterns.iter().map(|pattern| pattern.as_ref().to_vec()));
+        self.managed.borrow_mut().work.patterns.extend(patterns.iter().map(|pattern| pattern.as_ref().to_vec()));
         self.send(at, "PSUBSCRIBE", patterns);
     }
 
     /// Ends subscriptions to channels; [`SubscriberEvent::Unsubscribed`] comes for each.
     pub fn unsubscribe<C: AsRef<[u8]>>(&self, at: &mut Neighbourhood<'_>, channels: &[C]) {
-        remove(&mut self.line.borrow_mut().work.channels, channels);
+        remove(&mut self.managed.borrow_mut().work.channels, channels);
         self.send(at, "UNSUBSCRIBE", channels);
     }
 
     /// Ends subscriptions to patterns.
     pub fn punsubscribe<C: AsRef<[u8]>>(&self, at: &mut Neighbourhood<'_>, patterns: &[C]) {
-        remove(&mut self.line.borrow_mut().work.patterns, patterns);
+        remove(&mut self.managed.borrow_mut().work.patterns, patterns);
         self.send(at, "PUNSUBSCRIBE", patterns);
     }
 
     /// Sends on the open connection. If there is none, the next one begins with the list as it then is.
     fn send<C: AsRef<[u8]>>(&self, at: &mut Neighbourhood<'_>, name: &str, channels: &[C]) {
-        let open = self.line.borrow().open_id();
+        let open = self.managed.borrow().open_id();
         if let Some(output) = open.and_then(|id| at.output(id)) {
             write_subscriptions(output, name, channels.iter().map(AsRef::as_ref));
         }
@@ -97,8 +97,8 @@ struct Messages {
     on_event: Rc<RefCell<Handler>>,
 }
 
-fn tell(line: &Shared<Messages>, event: Result<SubscriberEvent<'_>, CommandError>, at: &mut Neighbourhood<'_>) {
-    let on_event = Rc::clone(&line.borrow().work.on_event);
+fn tell(managed: &Shared<Messages>, event: Result<SubscriberEvent<'_>, CommandError>, at: &mut Neighbourhood<'_>) {
+    let on_event = Rc::clone(&managed.borrow().work.on_event);
     (on_event.borrow_mut())(event, at);
 }
 
@@ -117,9 +117,9 @@ impl Work for Messages {
         u64::MAX
     }
 
-    fn opened(line: &Shared<Messages>, id: ConnectionId, at: &mut Neighbourhood<'_>) {
+    fn opened(managed: &Shared<Messages>, id: ConnectionId, at: &mut Neighbourhood<'_>) {
         let is_again = {
-            let work = &mut line.borrow_mut().work;
+            let work = &mut managed.borrow_mut().work;
             if let Some(output) = at.output(id) {
                 write_subscriptions(output, "SUBSCRIBE", work.channels.iter().map(Vec::as_slice));
                 write_subscriptions(output, "PSUBSCRIBE", work.patterns.iter().map(Vec::as_slice));
@@ -127,17 +127,17 @@ impl Work for Messages {
             std::mem::replace(&mut work.was_open, true)
         };
         if is_again {
-            tell(line, Ok(SubscriberEvent::Reconnected), at);
+            tell(managed, Ok(SubscriberEvent::Reconnected), at);
         }
     }
 
     fn reply(
-        line: &Shared<Messages>,
+        managed: &Shared<Messages>,
         _kind: ReplyKind,
         reply: ReplyView<'_>,
         at: &mut Neighbourhood<'_>,
     ) -> Result<(), Failure> {
-        tell(line, event_of(reply), at);
+        tell(managed, event_of(reply), at);
         Ok(())
     }
 
@@ -158,7 +158,7 @@ impl Work for Messages {
         false
     }
 
-    fn tell(line: &Shared<Messages>, failure: Failure, at: &mut Neighbourhood<'_>) {
-        tell(line, Err(failure.error()), at);
+    fn tell(managed: &Shared<Messages>, failure: Failure, at: &mut Neighbourhood<'_>) {
+        tell(managed, Err(failure.error()), at);
     }
 }

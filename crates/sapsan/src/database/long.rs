@@ -12,7 +12,7 @@ type Job = Box<dyn FnOnce(&docs::DocumentDatabase) + Send>;
 
 /// See the module's documentation.
 #[derive(Default)]
-pub(crate) struct Line {
+pub(crate) struct JobQueue {
     waiting: Mutex<Waiting>,
 }
 
@@ -23,13 +23,13 @@ struct Waiting {
     is_served: bool,
 }
 
-impl Line {
+impl JobQueue {
     fn lock(&self) -> MutexGuard<'_, Waiting> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Queues a job. May be called on a thread of the store; does not wait.
-    pub(crate) fn push(self: &Arc<Line>, docs: &docs::DocumentDatabase, job: Job) {
+    pub(crate) fn push(self: &Arc<JobQueue>, docs: &docs::DocumentDatabase, job: Job) {
         let mut waiting = self.lock();
         if waiting.jobs.len() >= WAITING_MAX {
             drop(waiting);

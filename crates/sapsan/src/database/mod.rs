@@ -30,7 +30,7 @@ pub use transaction::Transaction;
 
 use docs::config::{Config, Mistakes};
 use docs::sql::Statements;
-use long::Line;
+use long::JobQueue;
 use serde::de::DeserializeOwned;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -54,7 +54,7 @@ pub(crate) struct Inner {
     idle: Mutex<Vec<Reading>>,
     views: Vec<DeclaredView>,
     /// Transactions that would hold a loop for too long.
-    long: Arc<Line>,
+    long: Arc<JobQueue>,
 }
 
 impl Database {

@@ -2,8 +2,8 @@
 //! behind it. Without consumers it sleeps and reads nothing.
 
 use super::consumer;
+use super::feed_position::FeedPosition;
 use super::hub::{Arrival, End, Hub, Orders, Wanting, refuse};
-use super::place::Place;
 use super::window::{Chunk, Window};
 use crate::failure::{Failure, FailureKind, PROBLEM};
 use crate::threads::in_flight::Taken;
@@ -131,17 +131,17 @@ impl Follower {
     }
 
     fn admit(&mut self, arrival: Arrival) {
-        match self.place(&arrival) {
-            Ok(place) => consumer::begin(&self.hub, arrival, place),
+        match self.position(&arrival) {
+            Ok(position) => consumer::begin(&self.hub, arrival, position),
             Err(Refusal::Failure(failure)) => refuse(arrival.late, &failure),
             Err(Refusal::Gone { since, oldest }) => say_gone(arrival.late, since, oldest),
         }
     }
 
-    /// The place from which a consumer begins.
-    fn place(&mut self, arrival: &Arrival) -> Result<Place, Refusal> {
+    /// The position from which a consumer begins.
+    fn position(&mut self, arrival: &Arrival) -> Result<FeedPosition, Refusal> {
         self.begin()?;
-        let (after, tip) = self.hub.window().unwrap_or((Place::after(0), Place::after(0)));
+        let (after, tip) = self.hub.window().unwrap_or((FeedPosition::after(0), FeedPosition::after(0)));
         let Some(since) = arrival.wanted.since else { return Ok(tip) };
         let newest = self.database.store().stats().version;
         if since.change_number > newest {
@@ -163,7 +163,7 @@ impl Follower {
         let busy = || Refusal::Failure(Failure::new(FailureKind::Busy, "too many bytes of large replies wait"));
         let memory = self.hub.take(self.sizes.window_bytes + self.sizes.reader_bytes).ok_or_else(busy)?;
         let newest = self.database.store().stats().version;
-        let from = |error: engine::StoreError| refusal(Place::after(newest), &error);
+        let from = |error: engine::StoreError| refusal(FeedPosition::after(newest), &error);
         let mut changes = self.database.changes_since(newest).map_err(from)?;
         let hub = Arc::clone(&self.hub);
         changes.wake_by(move || hub.ring());
@@ -204,7 +204,7 @@ impl Follower {
         if !chunks.is_empty() {
             live.due = now + PACE;
         }
-        self.hub.publish(chunks, Place::after(live.changes.version()));
+        self.hub.publish(chunks, FeedPosition::after(live.changes.version()));
         match outcome {
             Ok(true) => {
                 live.due = now;
@@ -243,7 +243,7 @@ impl Follower {
                 }
             }
         }
-        let (is_empty, known) = (piece.is_empty(), Place::after(changes.version()));
+        let (is_empty, known) = (piece.is_empty(), FeedPosition::after(changes.version()));
         let goes_on = self.hub.give(wanting.member, piece, known);
         if !goes_on {
             self.seats.swap_remove(seat);
@@ -261,7 +261,7 @@ impl Follower {
             let memory = self.hub.take(self.sizes.reader_bytes + self.sizes.piece_bytes)?;
             self.hub.seat(wanting.member, memory);
         }
-        match self.database.changes_since(wanting.place.whole()) {
+        match self.database.changes_since(wanting.position.whole()) {
             Ok(changes) => {
                 self.seats.push(Seat { member: wanting.member, changes, pieces: 0 });
                 Some(self.seats.len() - 1)
@@ -285,10 +285,10 @@ enum Served {
 /// Why a request does not become a consumer.
 enum Refusal {
     Failure(Failure),
-    Gone { since: Place, oldest: u64 },
+    Gone { since: FeedPosition, oldest: u64 },
 }
 
-fn refusal(since: Place, error: &engine::StoreError) -> Refusal {
+fn refusal(since: FeedPosition, error: &engine::StoreError) -> Refusal {
     match error.kind() {
         ErrorKind::ChangesGone { oldest } => Refusal::Gone { since, oldest },
         ErrorKind::Busy => Refusal::Failure(Failure::new(FailureKind::Busy, "too many readers of changes")),
@@ -305,7 +305,7 @@ fn end_of(error: &engine::StoreError) -> End {
 }
 
 /// A problem document that contains where to begin again.
-fn say_gone(late: LateReply, since: Place, oldest: u64) {
+fn say_gone(late: LateReply, since: FeedPosition, oldest: u64) {
     let kind = FailureKind::Gone;
     let detail = format!(
         "changes since {since} are kept no longer: read the collections, and go on from {oldest} or later; \

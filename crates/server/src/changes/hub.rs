@@ -3,7 +3,7 @@
 //! A consumer is in one of three states:
 //!
 //! - Live: it copies from the window, and waits at its tip until the follower nudges it. A consumer that falls out of the window
-//!   is disconnected, and may resume from its place.
+//!   is disconnected, and may resume from its position.
 //! - Behind: its next events lie before the window. It has a seat, or waits for one: a reader of the log, which makes one piece
 //!   after the other. It becomes live when a piece reaches the window. While others wait, a seat is passed on after some pieces,
 //!   and at once if its consumer does not take its piece or request the next; the consumer whose last piece is oldest comes
@@ -12,8 +12,8 @@
 //!
 //! The lock is held only for look-ups and hand-overs: nothing is read, encoded or sent under it.
 
-use super::place::Place;
-use super::wanted::Wanted;
+use super::consumer_request::ConsumerRequest;
+use super::feed_position::FeedPosition;
 use super::window::{Chunk, Window};
 use crate::failure::{Failure, FailureKind};
 use crate::threads::in_flight::{InFlight, Taken};
@@ -63,7 +63,7 @@ pub(crate) enum NextStep {
     /// Events before the window.
     Piece(Arc<Chunk>),
     /// A heartbeat is due; with the tip if the consumer waits at it.
-    Beat(u64, Option<Place>),
+    Beat(u64, Option<FeedPosition>),
     Nothing,
     End(End),
 }
@@ -71,14 +71,14 @@ pub(crate) enum NextStep {
 /// A request for the feed.
 pub(crate) struct Arrival {
     pub(crate) late: LateReply,
-    pub(crate) wanted: Wanted,
+    pub(crate) wanted: ConsumerRequest,
 }
 
 /// A consumer that requests its next piece.
 pub(crate) struct Wanting {
     pub(crate) member: u64,
-    pub(crate) place: Place,
-    pub(crate) wanted: Wanted,
+    pub(crate) position: FeedPosition,
+    pub(crate) wanted: ConsumerRequest,
     pub(crate) has_seat: bool,
     /// When it joined, or was given its last piece.
     pub(crate) since: Instant,
@@ -99,20 +99,20 @@ pub(crate) struct Orders {
 
 struct Member {
     nudge: Nudge,
-    wanted: Wanted,
+    wanted: ConsumerRequest,
     waits: bool,
     behind: Option<Behind>,
     end: Option<End>,
     /// Everything up to here was read for this consumer, even if nothing in it changed a document.
-    known: Place,
+    known: FeedPosition,
 }
 
 struct Behind {
-    place: Place,
+    position: FeedPosition,
     wants: bool,
     piece: Option<Arc<Chunk>>,
     /// After its piece, everything up to here is known.
-    known: Place,
+    known: FeedPosition,
     is_last: bool,
     /// When it joined, or was given its last piece.
     since: Instant,
@@ -123,9 +123,9 @@ struct Behind {
 }
 
 impl Behind {
-    fn at(place: Place) -> Behind {
+    fn at(position: FeedPosition) -> Behind {
         let since = Instant::now();
-        Behind { place, wants: true, piece: None, known: place, is_last: false, since, pulled: None, seat: None }
+        Behind { position, wants: true, piece: None, known: position, is_last: false, since, pulled: None, seat: None }
     }
 }
 
@@ -212,7 +212,7 @@ impl Hub {
     }
 
     /// Next step of a consumer. `chunk`: its chunk of the window; `beat`: the last heartbeat that it sent.
-    pub(crate) fn next(&self, number: u64, place: Place, chunk: Option<u64>, beat: Option<u64>) -> NextStep {
+    pub(crate) fn next(&self, number: u64, position: FeedPosition, chunk: Option<u64>, beat: Option<u64>) -> NextStep {
         let mut state = self.lock();
         let State { window, members, beat: now, is_ending, .. } = &mut *state;
         let (Some(member), Some(window)) = (members.get_mut(&number), window) else {
@@ -224,9 +224,9 @@ impl Hub {
         if let Some(end) = &member.end {
             return NextStep::End(end.clone());
         }
-        let place = place.max(member.known);
+        let position = position.max(member.known);
         let is_out = match chunk {
-            None => place < window.after(),
+            None => position < window.after(),
             Some(chunk) => !window.holds(chunk),
         };
         if member.behind.is_none() && is_out {
@@ -235,7 +235,7 @@ impl Hub {
                 return NextStep::End(End::TooSlow);
             }
             // It has just left its seat, and the window has moved on meanwhile.
-            member.behind = Some(Behind::at(place));
+            member.behind = Some(Behind::at(position));
         }
         let (next, tip) = match &mut member.behind {
             Some(behind) => {
@@ -244,12 +244,12 @@ impl Hub {
                     behind.pulled = Some(Instant::now());
                 }
                 if piece.is_none() && !behind.wants {
-                    (behind.wants, behind.place) = (true, place);
+                    (behind.wants, behind.position) = (true, position);
                 }
                 (piece.map(NextStep::Piece), None)
             }
             None => {
-                let chunk = chunk.unwrap_or_else(|| window.find(place));
+                let chunk = chunk.unwrap_or_else(|| window.find(position));
                 (window.chunk(chunk).map(|found| NextStep::Chunk(chunk, Arc::clone(found))), Some(window.tip()))
             }
         };
@@ -277,7 +277,7 @@ impl Hub {
         let Some(member) = state.members.get_mut(&number) else { return };
         let Some(behind) = &mut member.behind else { return };
         if behind.piece.take().is_none() {
-            // The piece was withdrawn meanwhile, and is read again from the consumer's place.
+            // The piece was withdrawn meanwhile, and is read again from the consumer's position.
             return;
         }
         member.known = behind.known;
@@ -344,7 +344,7 @@ impl Hub {
             let behind = member.behind.as_ref().filter(|behind| behind.wants && member.end.is_none())?;
             let (member, wanted) = (*number, member.wanted);
             let has_seat = behind.seat.is_some();
-            Some(Wanting { member, place: behind.place, wanted, has_seat, since: behind.since })
+            Some(Wanting { member, position: behind.position, wanted, has_seat, since: behind.since })
         };
         let seated = |(number, member): (&u64, &Member)| {
             member.behind.as_ref().is_some_and(|behind| behind.seat.is_some()).then_some(*number)
@@ -362,7 +362,7 @@ impl Hub {
     }
 
     /// The window's limits, if there is a window.
-    pub(crate) fn window(&self) -> Option<(Place, Place)> {
+    pub(crate) fn window(&self) -> Option<(FeedPosition, FeedPosition)> {
         self.lock().window.as_ref().map(|window| (window.after(), window.tip()))
     }
 
@@ -373,21 +373,21 @@ impl Hub {
     }
 
     /// The number of a new consumer; `None` if the server stops.
-    pub(crate) fn join(&self, nudge: Nudge, wanted: Wanted, place: Place) -> Option<u64> {
+    pub(crate) fn join(&self, nudge: Nudge, wanted: ConsumerRequest, position: FeedPosition) -> Option<u64> {
         let mut state = self.lock();
         if state.is_ending {
             return None;
         }
         let number = state.next_member;
         state.next_member += 1;
-        let is_behind = state.window.as_ref().is_none_or(|window| place < window.after());
-        let behind = is_behind.then(|| Behind::at(place));
-        state.members.insert(number, Member { nudge, wanted, waits: false, behind, end: None, known: place });
+        let is_behind = state.window.as_ref().is_none_or(|window| position < window.after());
+        let behind = is_behind.then(|| Behind::at(position));
+        state.members.insert(number, Member { nudge, wanted, waits: false, behind, end: None, known: position });
         Some(number)
     }
 
     /// Adds changes, and nudges the consumers that wait for them.
-    pub(crate) fn publish(&self, chunks: Vec<Chunk>, tip: Place) {
+    pub(crate) fn publish(&self, chunks: Vec<Chunk>, tip: FeedPosition) {
         let is_news = !chunks.is_empty();
         let mut state = self.lock();
         let Some(window) = &mut state.window else { return };
@@ -427,7 +427,7 @@ impl Hub {
                 None => behind.since.elapsed() > PIECE_IDLE,
             };
             if behind.seat.is_some() && !behind.wants && stands {
-                // Its place is its position in the piece; nothing after that is known.
+                // Its position is that of the piece; nothing after that is known.
                 drop((behind.piece.take(), behind.seat.take()));
                 cleared.push(*number);
             }
@@ -446,7 +446,7 @@ impl Hub {
     }
 
     /// Gives a consumer its next piece, after which everything up to `known` was read. Returns whether the reader continues.
-    pub(crate) fn give(&self, number: u64, piece: Chunk, known: Place) -> bool {
+    pub(crate) fn give(&self, number: u64, piece: Chunk, known: FeedPosition) -> bool {
         let mut state = self.lock();
         let State { window, members, .. } = &mut *state;
         let (Some(member), Some(window)) = (members.get_mut(&number), window) else { return false };

@@ -5,25 +5,25 @@
 //!      └──► seats ─────► pieces ──► consumers that are behind   the same thread, in turns
 //! ```
 //!
-//! - Each consumer gets every change after its place once, in order: events carry places, and a consumer copies only events after
-//!   its own place.
+//! - Each consumer gets every change after its position once, in order: events carry positions, and a consumer copies only events after
+//!   its own position.
 //! - A consumer's loop pulls. If there is nothing to send, the consumer waits without a timer or a thread until it is nudged.
 //! - All memory is counted among the large replies: the window, the readers, the pieces. Unsent bytes of a connection count
 //!   against the bound of its loop's buffers.
-//! - A consumer that is slower than the window is disconnected, and is sent its place.
+//! - A consumer that is slower than the window is disconnected, and is sent its position.
 //!
 //! It may import `config`, `failure`, `threads` and `replies` (media types). It knows no route and no service.
 
 mod consumer;
+mod consumer_request;
+mod feed_position;
 mod follower;
 mod hub;
-mod place;
-mod wanted;
 mod window;
 
+pub(crate) use consumer_request::{ConsumerRequest, Form};
+pub(crate) use feed_position::FeedPosition;
 pub(crate) use hub::{Arrival, FeedNumbers};
-pub(crate) use place::Place;
-pub(crate) use wanted::{Form, Wanted};
 
 use crate::config::memory::Division;
 use crate::failure::Failure;

@@ -8,7 +8,7 @@
 //! The chunks contain everything after `after` up to `tip`. A chunk is never changed; consumers hold none between two pulls, so
 //! an evicted chunk is freed at once.
 
-use super::place::Place;
+use super::feed_position::FeedPosition;
 use crate::config::memory::CHANGES_CHUNK_BYTES;
 use docs::CollectionId;
 use docs::catalog::Catalog;
@@ -31,7 +31,7 @@ pub(crate) struct Chunk {
 /// One event in a chunk.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Entry {
-    pub(crate) place: Place,
+    pub(crate) position: FeedPosition,
     pub(crate) collection: CollectionId,
     end: usize,
 }
@@ -50,9 +50,9 @@ impl Chunk {
         size_of::<Chunk>() + self.lines.capacity() + self.entries.capacity() * size_of::<Entry>()
     }
 
-    /// The number of the first entry after a place.
-    pub(crate) fn first_after(&self, place: Place) -> usize {
-        self.entries.partition_point(|entry| entry.place <= place)
+    /// The number of the first entry after a position.
+    pub(crate) fn first_after(&self, position: FeedPosition) -> usize {
+        self.entries.partition_point(|entry| entry.position <= position)
     }
 
     /// An entry and its line, without the line feed.
@@ -68,15 +68,15 @@ impl Chunk {
         self.entries.shrink_to_fit();
     }
 
-    fn last(&self) -> Option<Place> {
-        self.entries.last().map(|entry| entry.place)
+    fn last(&self) -> Option<FeedPosition> {
+        self.entries.last().map(|entry| entry.position)
     }
 
     /// Encodes an event.
     pub(crate) fn push(&mut self, catalog: &Catalog, event: &ChangeEvent<'_>) {
-        let place = match event.is_last {
-            true => Place::after(event.change_number),
-            false => Place::within(event.change_number, event.number),
+        let position = match event.is_last {
+            true => FeedPosition::after(event.change_number),
+            false => FeedPosition::within(event.change_number, event.number),
         };
         let text = match &event.change {
             DocumentChange::Put { document, .. } => document.text(),
@@ -89,7 +89,7 @@ impl Chunk {
         let out = &mut self.lines;
         // Writing into a vector does not fail.
         let _ = write!(out, "{{\"change\":{}", event.change_number);
-        if let Some(part) = place.part() {
+        if let Some(part) = position.part() {
             let _ = write!(out, ",\"part\":{part}");
         }
         let name = catalog.collections.get(event.collection.0).map_or("", |info| info.name.as_str());
@@ -108,7 +108,7 @@ impl Chunk {
             DocumentChange::Reset => out.extend_from_slice(b"\"reset\""),
         }
         out.push(b'}');
-        self.entries.push(Entry { place, collection: event.collection, end: self.lines.len() });
+        self.entries.push(Entry { position, collection: event.collection, end: self.lines.len() });
     }
 }
 
@@ -128,24 +128,24 @@ pub(crate) struct Window {
     first: u64,
     bytes: usize,
     bytes_max: usize,
-    after: Place,
-    tip: Place,
+    after: FeedPosition,
+    tip: FeedPosition,
 }
 
 impl Window {
     /// An empty window after a transaction.
     pub(crate) fn new(change_number: u64, bytes_max: usize) -> Window {
-        let after = Place::after(change_number);
+        let after = FeedPosition::after(change_number);
         Window { chunks: VecDeque::new(), first: 0, bytes: 0, bytes_max, after, tip: after }
     }
 
-    /// The window contains everything after this place.
-    pub(crate) fn after(&self) -> Place {
+    /// The window contains everything after this position.
+    pub(crate) fn after(&self) -> FeedPosition {
         self.after
     }
 
-    /// The window contains everything up to this place.
-    pub(crate) fn tip(&self) -> Place {
+    /// The window contains everything up to this position.
+    pub(crate) fn tip(&self) -> FeedPosition {
         self.tip
     }
 
@@ -155,7 +155,7 @@ impl Window {
 
     /// Adds newer changes, and evicts the oldest beyond the bound. `tip`: everything up to there was read, which may include
     /// transactions that changed no document.
-    pub(crate) fn push(&mut self, chunk: Chunk, tip: Place) {
+    pub(crate) fn push(&mut self, chunk: Chunk, tip: FeedPosition) {
         self.tip = self.tip.max(tip);
         if chunk.is_empty() {
             return;
@@ -170,9 +170,9 @@ impl Window {
         }
     }
 
-    /// The number of the first chunk with an event after a place that the window covers.
-    pub(crate) fn find(&self, place: Place) -> u64 {
-        self.first + self.chunks.partition_point(|chunk| chunk.last().is_some_and(|last| last <= place)) as u64
+    /// The number of the first chunk with an event after a position that the window covers.
+    pub(crate) fn find(&self, position: FeedPosition) -> u64 {
+        self.first + self.chunks.partition_point(|chunk| chunk.last().is_some_and(|last| last <= position)) as u64
     }
 
     /// Whether a chunk has not been evicted.
@@ -203,17 +203,17 @@ mod tests {
         let bytes = chunk(7).bytes();
         let mut window = Window::new(6, 3 * bytes);
         for number in 7..=20 {
-            window.push(chunk(number), Place::after(number));
+            window.push(chunk(number), FeedPosition::after(number));
             assert!(window.bytes() <= 3 * bytes);
             let oldest = number.saturating_sub(3).max(6);
-            assert_eq!((window.after(), window.tip()), (Place::after(oldest), Place::after(number)));
-            for place in oldest..number {
-                let found = window.chunk(window.find(Place::after(place))).and_then(|chunk| chunk.entry(0));
-                assert_eq!(found.map(|(entry, _)| entry.place), Some(Place::after(place + 1)));
+            assert_eq!((window.after(), window.tip()), (FeedPosition::after(oldest), FeedPosition::after(number)));
+            for position in oldest..number {
+                let found = window.chunk(window.find(FeedPosition::after(position))).and_then(|chunk| chunk.entry(0));
+                assert_eq!(found.map(|(entry, _)| entry.position), Some(FeedPosition::after(position + 1)));
             }
-            assert!(window.chunk(window.find(Place::after(number))).is_none());
+            assert!(window.chunk(window.find(FeedPosition::after(number))).is_none());
         }
-        window.push(Chunk::default(), Place::after(25));
-        assert_eq!(window.tip(), Place::after(25));
+        window.push(Chunk::default(), FeedPosition::after(25));
+        assert_eq!(window.tip(), FeedPosition::after(25));
     }
 }

@@ -7,7 +7,7 @@ use super::steps::DeclaredSteps;
 use crate::config::{Action as Declared, DocumentTarget, EndpointConfig, SORT, folder_pattern, rest_parameter};
 use crate::failure::refusal;
 use crate::failure::{Failure, FailureKind};
-use crate::reads::cold::{OnLoop, Room};
+use crate::reads::cold::{OnLoop, ReadLimits};
 use crate::reads::direct::{self, Waiting};
 use crate::reads::named::{Named, Unread, missing};
 use crate::replies::document;
@@ -386,13 +386,13 @@ pub(crate) fn read_elsewhere(
     late: LateReply,
 ) {
     let (errors, replies) = (Arc::clone(&service.errors), service.replies.clone());
-    let read = move |session: &ReaderSession, room: Room| {
+    let read = move |session: &ReaderSession, limits: ReadLimits| {
         let now = session.now();
         if let Some((declared, guard)) = &guard {
             declared.admit(guard, &now).map_err(Ended::failure)?;
         }
         required.iter().try_for_each(|required| required.check(session))?;
-        document.read_at(&now, room.bytes_max)
+        document.read_at(&now, limits.bytes_max)
     };
     cold_read::read_late(service, &service.errors, late, read, move |late, found| {
         document::answer_late(&replies, &errors, late, &precondition, found);

@@ -8,7 +8,7 @@
 use super::query::{DeclaredQuery, WholeReply};
 use crate::failure::refusal;
 use crate::failure::{ErrorRules, Failure, FailureKind};
-use crate::reads::cold::{Room, Sessions};
+use crate::reads::cold::{ReadLimits, Sessions};
 use crate::reads::named::Unread;
 use crate::replies::large;
 use crate::replies::media::JSON;
@@ -16,7 +16,7 @@ use crate::replies::pipe;
 use crate::replies::row_stream;
 use crate::service::Service;
 use crate::service::kept_request::KeptRequest;
-use crate::service::query_limits::Whole;
+use crate::service::query_limits::QueryLimits;
 use crate::service::rerouting::{PoolQuery, PoolStep, Rerouting};
 use crate::statements::guard::Ended;
 use crate::statements::paging::Page;
@@ -61,7 +61,7 @@ impl QueryRequest {
 pub(crate) struct LateQuery {
     query: Arc<DeclaredQuery>,
     request: QueryRequest,
-    whole: Whole,
+    limits: QueryLimits,
     database: DocumentDatabase,
     sessions: Arc<Sessions>,
     pool: Arc<QueryPool>,
@@ -80,11 +80,16 @@ impl LateQuery {
     }
 
     #[cold]
-    pub(crate) fn new(query: &Arc<DeclaredQuery>, service: &Service, request: QueryRequest, whole: Whole) -> LateQuery {
+    pub(crate) fn new(
+        query: &Arc<DeclaredQuery>,
+        service: &Service,
+        request: QueryRequest,
+        limits: QueryLimits,
+    ) -> LateQuery {
         LateQuery {
             query: Arc::clone(query),
             request,
-            whole,
+            limits,
             database: service.database.clone(),
             sessions: Arc::clone(&service.pool_sessions),
             pool: Arc::clone(&service.pool),
@@ -96,11 +101,11 @@ impl LateQuery {
     }
 
     /// Runs it on a thread for cold reads; `None` if that thread's limits are too small, or another configuration has taken over.
-    pub(super) fn run_cold(&self, session: &ReaderSession, room: Room) -> Result<Option<WholeReply>, Failure> {
+    pub(super) fn run_cold(&self, session: &ReaderSession, limits: ReadLimits) -> Result<Option<WholeReply>, Failure> {
         self.check_required(session)?;
         let values = (&self.request.values[..], self.request.page.as_ref(), self.request.guard.as_ref());
         let run = |budget: &Budget<'_>| self.query.run_whole(session, values, budget, &self.queries);
-        match self.whole.clone().within(room).run(self.request.now_ms, run) {
+        match self.limits.clone().within(limits).run(self.request.now_ms, run) {
             Err(Ended::Query(QueryError::Limit { .. })) => Ok(None),
             Err(ended) if ended.is_of_reload() => Ok(None),
             outcome => outcome.map(Some).map_err(Ended::failure),
@@ -112,7 +117,7 @@ impl LateQuery {
         let (pool, errors) = (Arc::clone(&self.pool), Arc::clone(&self.errors));
         match pool.place(self.request.bytes(), self.query.habits.expected(self.request.habit())) {
             Ok(place) => {
-                background::run_declared(self.whole.ends(), (&pool, place), &errors, late, move |late| self.run(late));
+                background::run_declared(self.limits.ends(), (&pool, place), &errors, late, move |late| self.run(late));
             }
             Err(failure) => refusal::refuse(&errors, late, &failure),
         }
@@ -137,7 +142,7 @@ impl LateQuery {
 
     /// Sends rows while they are made.
     fn stream(&self, client: &ClientWatch, late: LateReply) -> Option<LateReply> {
-        let (media, bytes_max) = (self.request.kept.shape.media(), self.whole.bytes_max());
+        let (media, bytes_max) = (self.request.kept.shape.media(), self.limits.bytes_max());
         let mut reply = pipe::Reply::new(late, (&self.replies, &self.errors, &self.pool), media, bytes_max);
         let mut rest = Vec::new();
         let ran = self.sessions.with(&self.database, |session| {
@@ -176,7 +181,7 @@ impl LateQuery {
             row_stream::stream(query, rows, (before, behind), &mut self.queries.scratch(), budget, (reply, rest))
         };
         let running = habits.begin(Habit::of(&values));
-        let ran = self.whole.clone().run_for(client, self.request.now_ms, |budget| reply.run(budget, run));
+        let ran = self.limits.clone().run_for(client, self.request.now_ms, |budget| reply.run(budget, run));
         drop(running);
         let outcome = ran.map_err(|error| {
             self.queries.count_ended(&error, &plan, scans, route, Some(client.presence()));
@@ -193,7 +198,7 @@ impl LateQuery {
             let values = (&self.request.values[..], self.request.page.as_ref(), self.request.guard.as_ref());
             let told = (client, self.request.kept.wants_plan.then_some(&mut late));
             let run = |budget: &Budget<'_>| self.query.run_long(session, values, budget, &self.queries, told);
-            match self.whole.clone().run_for(client, self.request.now_ms, run) {
+            match self.limits.clone().run_for(client, self.request.now_ms, run) {
                 Err(ended) if ended.is_of_reload() => Ok(None),
                 ran => ran.map(Some).map_err(|ended| client.failure(ended.failure())),
             }
@@ -213,7 +218,7 @@ impl LateQuery {
             refusal::refuse(&self.errors, late, &Failure::new(FailureKind::Busy, "the server ends"));
             return None;
         };
-        newest.route_again(&self.request.kept, self.whole.ends(), late)
+        newest.route_again(&self.request.kept, self.limits.ends(), late)
     }
 }
 

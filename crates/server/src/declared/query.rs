@@ -279,7 +279,7 @@ impl DeclaredQuery {
         path_texts: &'v mut PathTexts,
         values: &mut [Value<'v>],
     ) -> Result<(), Failure> {
-        let mut given = params::Given::default();
+        let mut given = params::ParamValues::default();
         params::read(&self.declared, query, text, &mut given)?;
         let mut path_texts = path_texts.iter_mut();
         for (slot, value) in self.slots.iter().zip(values) {

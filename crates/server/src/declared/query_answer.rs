@@ -7,14 +7,14 @@ use super::late_query::{LateQuery, QueryRequest};
 use super::query::{DeclaredQuery, Values, WholeReply};
 use crate::failure::Failure;
 use crate::failure::refusal;
-use crate::reads::cold::Room;
+use crate::reads::cold::ReadLimits;
 use crate::reads::named::Unread;
 use crate::replies::large;
 use crate::replies::media::{JSON, RowFormat};
 use crate::service::cold_read;
 use crate::service::kept_request::KeptRequest;
 use crate::service::permission;
-use crate::service::query_limits::Whole;
+use crate::service::query_limits::QueryLimits;
 use crate::service::{Local, PathTexts, Service};
 use crate::statements::guard::Ended;
 use crate::statements::paging::{self, Page};
@@ -141,7 +141,7 @@ impl DeclaredQuery {
     /// Runs it on the pool, from the beginning.
     #[cold]
     fn hand_over(self: &Arc<Self>, service: &Service, asked: QueryRequest, reply: Reply<'_>) {
-        let query = LateQuery::new(self, service, asked, Whole::of(service));
+        let query = LateQuery::new(self, service, asked, QueryLimits::of(service));
         Arc::new(query).start(reply.later_watched());
     }
 
@@ -165,16 +165,16 @@ impl DeclaredQuery {
         let (kept, now_ms) = (request.clone(), self.now_ms());
         // Endpoints with a guard do not come here: the kept request has no header fields.
         let asked = QueryRequest { kept, values, page, guard: None, now_ms, required: None };
-        Ok(LateQuery::new(self, service, asked, Whole::of(service).until(ends)))
+        Ok(LateQuery::new(self, service, asked, QueryLimits::of(service).until(ends)))
     }
 
     /// Runs it again, from the beginning, on threads that may wait for the disk.
     fn answer_cold(self: &Arc<Self>, service: &Service, asked: QueryRequest, reply: Reply<'_>) {
         let wants_plan = asked.kept.wants_plan;
         let (errors, replies) = (Arc::clone(&service.errors), service.replies.clone());
-        let query = Arc::new(LateQuery::new(self, service, asked, Whole::of(service)));
+        let query = Arc::new(LateQuery::new(self, service, asked, QueryLimits::of(service)));
         let for_pool = Arc::clone(&query);
-        let read = move |session: &docs::ReaderSession, room: Room| query.run_cold(session, room);
+        let read = move |session: &docs::ReaderSession, limits: ReadLimits| query.run_cold(session, limits);
         let done = move |mut late: LateReply, told: Result<WholeReply, Failure>| match told {
             Ok((body, plan)) => {
                 if wants_plan {
@@ -192,7 +192,7 @@ impl DeclaredQuery {
     #[cold]
     fn fail_late(&self, service: &Service, failure: Failure, required: Option<Unread>, reply: Reply<'_>) {
         let errors = Arc::clone(&service.errors);
-        let read = move |session: &docs::ReaderSession, _: Room| {
+        let read = move |session: &docs::ReaderSession, _: ReadLimits| {
             required.iter().try_for_each(|required| required.check(session)).map(Some)
         };
         cold_read::read_late(service, &service.errors, reply.later_watched(), read, move |late, checked| {

@@ -11,7 +11,7 @@ use crate::replies::media::JSON;
 use crate::requests::params;
 use crate::requests::params::value_of;
 use crate::service::permission;
-use crate::service::query_limits::Whole;
+use crate::service::query_limits::QueryLimits;
 use crate::service::write;
 use crate::service::{Local, PathTexts, Service, Shared};
 use crate::threads::background;
@@ -199,7 +199,7 @@ impl DeclaredSteps {
         text: &mut Vec<u8>,
         path_texts: &mut PathTexts,
     ) -> Result<Vec<OwnedValue>, Failure> {
-        let mut given = params::Given::default();
+        let mut given = params::ParamValues::default();
         params::read(&self.declared, request.query(), text, &mut given)?;
         let mut values: Vec<OwnedValue> = (0..self.declared.len()).map(|place| owned(given.get(place))).collect();
         for (parameter, text) in self.path.iter().zip(path_texts) {
@@ -321,16 +321,16 @@ impl Owed {
     #[cold]
     fn run(self, call: impl FnOnce() -> Result<StepsCall, Failure> + Send + 'static) {
         let Owed { database, shared, errors, reply, late, wants_plan, taken, habits, habit } = self;
-        let whole = Whole::of(&shared).of_change();
+        let limits = QueryLimits::of(&shared).of_change();
         let (pool, replies, queries) = (Arc::clone(&shared.pool), shared.replies.clone(), Arc::clone(&shared.queries));
         let client = Arc::new(ClientWatch::of(&late, &pool));
         let place = match pool.place(0, habits.expected(habit)) {
             Ok(place) => place,
             Err(failure) => return refusal::refuse(&errors, late, &failure),
         };
-        background::run_declared(whole.ends(), (&pool, place), &Arc::clone(&errors), late, move |mut late| {
+        background::run_declared(limits.ends(), (&pool, place), &Arc::clone(&errors), late, move |mut late| {
             let running = habits.begin(habit);
-            let question = whole.question(&client);
+            let question = limits.question(&client);
             let call = match docs::asking(Some(&question), call) {
                 Ok(call) => call,
                 // The check of its body may have been ended.
@@ -342,7 +342,7 @@ impl Owed {
             };
             let mut did = StepsDid::default();
             let run = |budget: &Budget<'_>| database.run_steps(&call, budget, &mut did);
-            let outcome = whole.run_change(&client, call.now_ms, run);
+            let outcome = limits.run_change(&client, call.now_ms, run);
             drop((call, taken, running));
             reply.count(&queries, &did, outcome.as_ref().err(), (&mut late, wants_plan));
             match outcome {

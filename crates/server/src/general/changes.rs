@@ -4,7 +4,7 @@
 //! `Last-Event-ID` takes precedence over `since`: reconnecting clients send it. Without either, the feed begins now.
 
 use super::fail;
-use crate::changes::{Arrival, Form, Place, Wanted};
+use crate::changes::{Arrival, ConsumerRequest, FeedPosition, Form};
 use crate::failure::{Failure, FailureKind};
 use crate::requests::params::echo;
 use crate::service::Service;
@@ -28,7 +28,7 @@ pub(super) fn follow(service: &Service, request: &HttpRequest<'_>, reply: Reply<
     }
 }
 
-fn read(request: &HttpRequest<'_>, catalog: &Catalog) -> Result<Wanted, Failure> {
+fn read(request: &HttpRequest<'_>, catalog: &Catalog) -> Result<ConsumerRequest, Failure> {
     let accept = String::from_utf8_lossy(request.header("accept").unwrap_or_default()).to_ascii_lowercase();
     let form = if accept.contains("text/event-stream") { Form::Events } else { Form::Lines };
     let (mut since, mut collection, mut scratch) = (None, None, Vec::new());
@@ -36,7 +36,7 @@ fn read(request: &HttpRequest<'_>, catalog: &Catalog) -> Result<Wanted, Failure>
         let value = query::decode(value, &mut scratch)
             .map_err(|error| Failure::new(FailureKind::Invalid, format!("parameter `{}`: {error}", echo(name))))?;
         let is_second = match name {
-            "since" => since.replace(place(value, "since")?).is_some(),
+            "since" => since.replace(position(value, "since")?).is_some(),
             "collection" => collection.replace(named(catalog, value)?).is_some(),
             _ => {
                 let detail = format!("unknown parameter `{}`; allowed: since, collection", echo(name));
@@ -48,13 +48,13 @@ fn read(request: &HttpRequest<'_>, catalog: &Catalog) -> Result<Wanted, Failure>
         }
     }
     if let Some(last) = request.header("last-event-id").filter(|last| !last.is_empty()) {
-        since = Some(place(&String::from_utf8_lossy(last), "Last-Event-ID")?);
+        since = Some(position(&String::from_utf8_lossy(last), "Last-Event-ID")?);
     }
-    Ok(Wanted { since, collection, form })
+    Ok(ConsumerRequest { since, collection, form })
 }
 
-fn place(text: &str, name: &str) -> Result<Place, Failure> {
-    Place::read(text).ok_or_else(|| {
+fn position(text: &str, name: &str) -> Result<FeedPosition, Failure> {
+    FeedPosition::read(text).ok_or_else(|| {
         let detail = format!("{name} is `{}`; allowed: a change number N, or N.k as the feed has told it", echo(text));
         Failure::new(FailureKind::Invalid, detail)
     })

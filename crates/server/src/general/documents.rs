@@ -3,7 +3,7 @@
 use super::{collection, fail};
 use crate::failure::refusal;
 use crate::failure::{ErrorRules, Failure, FailureKind};
-use crate::reads::cold::{OnLoop, Room};
+use crate::reads::cold::{OnLoop, ReadLimits};
 use crate::reads::direct::{self, Direct, Waiting};
 use crate::reads::named::{Unread, missing};
 use crate::replies::document::{answer, answer_late};
@@ -108,7 +108,7 @@ fn get_stored<'r>(
 #[cold]
 pub(crate) fn read_elsewhere(service: &Service, document: Unread, precondition: Precondition, late: LateReply) {
     let (errors, replies) = (Arc::new(ErrorRules::default()), service.replies.clone());
-    let read = move |session: &ReaderSession, room: Room| document.read(session, room.bytes_max);
+    let read = move |session: &ReaderSession, limits: ReadLimits| document.read(session, limits.bytes_max);
     cold_read::read_late(service, &Arc::clone(&errors), late, read, move |late, found| {
         answer_late(&replies, &errors, late, &precondition, found);
     });

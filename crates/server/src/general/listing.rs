@@ -9,7 +9,7 @@ use crate::replies::large;
 use crate::replies::media::JSON;
 use crate::requests::params::echo;
 use crate::service::cold_read;
-use crate::service::query_limits::Whole;
+use crate::service::query_limits::QueryLimits;
 use crate::service::{Local, Service};
 use crate::threads::background;
 use crate::threads::client::ClientWatch;
@@ -91,10 +91,10 @@ fn list_late(
 ) {
     let (database, sessions) = (service.database.clone(), Arc::clone(&service.pool_sessions));
     let (errors, replies) = (Arc::new(ErrorRules::default()), service.replies.clone());
-    let (whole, late) = (Whole::of(service), reply.later_watched());
+    let (of_query, late) = (QueryLimits::of(service), reply.later_watched());
     let client = Arc::new(ClientWatch::of(&late, &service.pool));
-    background::run_until(whole.ends(), &service.pool, &Arc::clone(&errors), late, move |late| {
-        let is_over = whole.question(&client);
+    background::run_until(of_query.ends(), &service.pool, &Arc::clone(&errors), late, move |late| {
+        let is_over = of_query.question(&client);
         let body = sessions.with(&database, |session| {
             let mut out = Vec::new();
             let after = after.as_deref().and_then(|key| kind.of_bytes(key));

@@ -9,7 +9,7 @@ use crate::failure::{ErrorRules, Failure, FailureKind};
 use crate::replies::large;
 use crate::requests::params;
 use crate::service::Service;
-use crate::service::query_limits::Whole;
+use crate::service::query_limits::QueryLimits;
 use crate::statements::modify::ModifyingStatement;
 use crate::statements::statement::{ParameterValues, RowFormat};
 use crate::threads::background;
@@ -41,13 +41,13 @@ pub(super) fn run(
     reply: Reply<'_>,
 ) {
     let (database, replies) = (service.database.clone(), service.replies.clone());
-    let whole = Whole::of(service).of_change();
+    let limits = QueryLimits::of(service).of_change();
     let errors = Arc::new(ErrorRules::default());
     let queries = Arc::clone(&service.queries);
     let late = reply.later_watched();
     let client = Arc::new(ClientWatch::of(&late, &service.pool));
-    background::run_until(whole.ends(), &service.pool, &Arc::clone(&errors), late, move |mut late| {
-        let result = execute(&database, (&sql, &arguments), shape, (&whole, &client), &queries, &mut late);
+    background::run_until(limits.ends(), &service.pool, &Arc::clone(&errors), late, move |mut late| {
+        let result = execute(&database, (&sql, &arguments), shape, (&limits, &client), &queries, &mut late);
         drop((sql, arguments, taken));
         match result {
             Ok((count, body)) => {
@@ -64,7 +64,7 @@ fn execute(
     database: &DocumentDatabase,
     (sql, arguments): (&str, &ParameterValues),
     shape: RowFormat,
-    (whole, client): (&Whole, &Arc<ClientWatch>),
+    (limits, client): (&QueryLimits, &Arc<ClientWatch>),
     queries: &Queries,
     late: &mut LateReply,
 ) -> Result<(u64, Vec<u8>), Failure> {
@@ -78,7 +78,7 @@ fn execute(
         let (plan, scans) = change.plan_line(&values);
         let mut out = Vec::new();
         let run = |budget: &Budget<'_>| change.write(&database, &values, shape, budget, &mut out);
-        let ran = whole.clone().run_change(client, params::unix_ms(), run);
+        let ran = limits.clone().run_change(client, params::unix_ms(), run);
         if let Err(ModifyError::Write(WriteError::Busy)) = ran
             && database.is_superseded()
         {

@@ -9,7 +9,7 @@ use crate::replies::large;
 use crate::replies::media::{JSON, RowFormat};
 use crate::requests::params;
 use crate::service::Service;
-use crate::service::query_limits::Whole;
+use crate::service::query_limits::QueryLimits;
 use crate::statements::cursor::{self, StatementChecksum};
 use crate::statements::paging::{self, Page};
 use crate::statements::statement::ParameterValues;
@@ -76,14 +76,14 @@ impl PageWanted {
             return fail(&paging::not_json(), reply);
         }
         let (database, replies) = (service.database.clone(), service.replies.clone());
-        let (whole, queries) = (Whole::of(service), Arc::clone(&service.queries));
+        let (limits, queries) = (QueryLimits::of(service), Arc::clone(&service.queries));
         let errors = Arc::new(ErrorRules::default());
         let late = reply.later_watched();
         let client = ClientWatch::of(&late, &service.pool);
-        background::run_until(whole.ends(), &service.pool, &Arc::clone(&errors), late, move |mut late| {
+        background::run_until(limits.ends(), &service.pool, &Arc::clone(&errors), late, move |mut late| {
             let of = (&sql[..], &arguments);
             let page = loop {
-                let page = self.run(&database.newest(), of, (&whole, &client), &queries, &mut late);
+                let page = self.run(&database.newest(), of, (&limits, &client), &queries, &mut late);
                 if let Some(page) = page.transpose() {
                     break page;
                 }
@@ -98,7 +98,7 @@ impl PageWanted {
         &self,
         database: &DocumentDatabase,
         (sql, arguments): (&str, &ParameterValues),
-        (whole, client): (&Whole, &ClientWatch),
+        (limits, client): (&QueryLimits, &ClientWatch),
         queries: &Queries,
         late: &mut LateReply,
     ) -> Result<Option<Vec<u8>>, Failure> {
@@ -116,7 +116,7 @@ impl PageWanted {
             return Ok(None);
         }
         let mut out = b"{\"items\":[".to_vec();
-        let ran = whole.clone().run_for(client, params::unix_ms(), |budget| {
+        let ran = limits.clone().run_for(client, params::unix_ms(), |budget| {
             let ran = paged.write((now.view(), at), &values, &mut queries.scratch(), budget, &mut out)?;
             now.check_indexes().map_err(QueryError::Store)?;
             Ok(ran)

@@ -14,7 +14,7 @@ use crate::replies::media::RowFormat;
 use crate::replies::pipe;
 use crate::requests::params;
 use crate::service::Service;
-use crate::service::query_limits::Whole;
+use crate::service::query_limits::QueryLimits;
 use crate::service::write;
 use crate::statements::modify::ModifyingStatement;
 use crate::statements::statement::{ParameterValues, Statement};
@@ -49,19 +49,19 @@ pub(super) fn run(service: &Service, request: &HttpRequest<'_>, granted: Granted
         return modify::run(service, (sql, arguments, taken), (shape, shape.media()), reply);
     }
     let (database, replies) = (service.database.clone(), service.replies.clone());
-    let whole = Whole::of(service);
+    let limits = QueryLimits::of(service);
     let late = reply.later_watched();
     let client = ClientWatch::of(&late, &service.pool);
     let errors = Arc::new(ErrorRules::default());
     let queries = Arc::clone(&service.queries);
     let pool = Arc::clone(&service.pool);
-    background::run_until(whole.ends(), &service.pool, &Arc::clone(&errors), late, move |late| {
-        let mut reply = pipe::Reply::new(late, (&replies, &errors, &pool), shape.media(), whole.bytes_max());
+    background::run_until(limits.ends(), &service.pool, &Arc::clone(&errors), late, move |late| {
+        let mut reply = pipe::Reply::new(late, (&replies, &errors, &pool), shape.media(), limits.bytes_max());
         let mut rest = Vec::new();
         let of = (&sql[..], &arguments);
         // While it waited, another configuration may have taken over.
         let ran = loop {
-            let ran = execute(&database.newest(), of, shape, (&whole, &client), &queries, (&mut reply, &mut rest));
+            let ran = execute(&database.newest(), of, shape, (&limits, &client), &queries, (&mut reply, &mut rest));
             if let Some(ran) = ran.transpose() {
                 break ran;
             }
@@ -111,7 +111,7 @@ fn execute(
     database: &DocumentDatabase,
     (sql, arguments): (&str, &ParameterValues),
     shape: RowFormat,
-    (whole, client): (&Whole, &ClientWatch),
+    (limits, client): (&QueryLimits, &ClientWatch),
     queries: &Queries,
     (reply, rest): (&mut pipe::Reply<'_>, &mut Vec<u8>),
 ) -> Result<Option<()>, Failure> {
@@ -130,7 +130,7 @@ fn execute(
     reply.header(PLAN_FIELD, &plan);
     let run =
         |reply: &mut pipe::Reply<'_>, budget: &Budget<'_>| statement.flow(&now, &values, shape, budget, (reply, rest));
-    let ran = whole.clone().run_for(client, params::unix_ms(), |budget| reply.run(budget, run));
+    let ran = limits.clone().run_for(client, params::unix_ms(), |budget| reply.run(budget, run));
     let outcome = ran.map_err(|error| {
         queries.count_ended(&error, &plan, scans, sql, Some(client.presence()));
         client.failure(refusal::of_query(&error))

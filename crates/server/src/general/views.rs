@@ -9,7 +9,7 @@ use crate::maintenance::verification::Run;
 use crate::replies::media::JSON;
 use crate::requests::params::echo;
 use crate::service::Service;
-use crate::service::query_limits::Whole;
+use crate::service::query_limits::QueryLimits;
 use crate::threads::background;
 use crate::threads::client::ClientWatch;
 use docs::views::{ViewState, ViewStatus};
@@ -41,7 +41,7 @@ pub(super) fn verify(service: &Service, request: &HttpRequest<'_>, params: &Para
         Ok(turn) => turn,
         Err(failure) => return fail(&failure, reply),
     };
-    let (database, waits_until) = (service.database.clone(), Whole::of(service).ends());
+    let (database, waits_until) = (service.database.clone(), QueryLimits::of(service).ends());
     let errors = Arc::new(ErrorRules::default());
     let late = reply.later_watched();
     let client = Arc::new(ClientWatch::of(&late, &service.pool));

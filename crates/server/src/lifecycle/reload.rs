@@ -18,7 +18,7 @@ use crate::config::{ConfigError, ServiceConfig, TlsConfig};
 use crate::failure::refusal;
 use crate::failure::{Failure, FailureKind};
 use crate::general::schema;
-use crate::maintenance::reload_requests::{Ask, WAITING_MAX};
+use crate::maintenance::reload_requests::{ReloadTask, WAITING_MAX};
 use crate::replies::media::JSON;
 use crate::routing::routes::Routing;
 use crate::service::Service;
@@ -49,7 +49,7 @@ const LOOK_FOR_HOLDERS: Duration = Duration::from_millis(20);
 
 /// The thread; ends when it is dropped.
 pub(crate) struct ReloadThread {
-    asks: SyncSender<Ask>,
+    tasks: SyncSender<ReloadTask>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -59,21 +59,21 @@ impl ReloadThread {
         config: ServiceConfig,
         tls: Option<TlsServer>,
     ) -> std::io::Result<ReloadThread> {
-        let (asks, asked) = sync_channel(WAITING_MAX);
+        let (tasks, asked) = sync_channel(WAITING_MAX);
         let mut reloader = Reloader { switch: Arc::clone(switch), config, tls, gives_up: false, retired: Vec::new() };
         // The permission to drop was only for the start.
         reloader.config.docs.may_drop = false;
         let thread = std::thread::Builder::new().name("reload".to_owned()).spawn(move || reloader.run(&asked))?;
         // Set only here.
-        let _ = switch.current().service.reloads.asks.set(asks.clone());
-        Ok(ReloadThread { asks, thread: Some(thread) })
+        let _ = switch.current().service.reloads.tasks.set(tasks.clone());
+        Ok(ReloadThread { tasks, thread: Some(thread) })
     }
 }
 
 impl Drop for ReloadThread {
     fn drop(&mut self) {
         // It does the waiting work first.
-        let _ = self.asks.send(Ask::Stop);
+        let _ = self.tasks.send(ReloadTask::Stop);
         if let Some(thread) = self.thread.take() {
             // A panic of the thread was reported by itself.
             let _ = thread.join();
@@ -165,14 +165,14 @@ struct Reloader {
 }
 
 impl Reloader {
-    fn run(mut self, asked: &Receiver<Ask>) {
+    fn run(mut self, asked: &Receiver<ReloadTask>) {
         use std::sync::mpsc::RecvTimeoutError::Timeout;
         loop {
             let wait = if self.retired.is_empty() { LOOK } else { LOOK_FOR_HOLDERS };
             match asked.recv_timeout(wait) {
-                Ok(Ask::Reload { late, may_drop }) => self.answer(late, may_drop),
+                Ok(ReloadTask::Reload { late, may_drop }) => self.answer(late, may_drop),
                 Err(Timeout) => self.look(),
-                Ok(Ask::Stop) | Err(_) => return,
+                Ok(ReloadTask::Stop) | Err(_) => return,
             }
             self.retired.retain(|routing| Arc::strong_count(routing) > 1 || !routing.service.database.is_last_handle());
         }

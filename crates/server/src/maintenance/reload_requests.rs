@@ -16,7 +16,7 @@ pub(crate) const WAITING_MAX: usize = 8;
 const ALLOW_DROP: &str = "allow-drop";
 
 /// Work for the thread.
-pub(crate) enum Ask {
+pub(crate) enum ReloadTask {
     Reload {
         late: Option<LateReply>,
         /// Whether the folder may lose what the file no longer declares.
@@ -28,7 +28,7 @@ pub(crate) enum Ask {
 /// The queue of the thread, and its counters.
 #[derive(Default)]
 pub(crate) struct Reloads {
-    pub(crate) asks: OnceLock<SyncSender<Ask>>,
+    pub(crate) tasks: OnceLock<SyncSender<ReloadTask>>,
     pub(crate) done: AtomicU64,
     pub(crate) refused: AtomicU64,
 }
@@ -40,14 +40,14 @@ impl Reloads {
             Ok(may_drop) => may_drop,
             Err(failure) => return refusal::fail(&failure, reply),
         };
-        let Some(asks) = self.asks.get() else {
+        let Some(tasks) = self.tasks.get() else {
             return refusal::fail(&Failure::new(FailureKind::Unavailable, "the server is starting"), reply);
         };
-        let refused = match asks.try_send(Ask::Reload { late: Some(reply.later()), may_drop }) {
+        let refused = match tasks.try_send(ReloadTask::Reload { late: Some(reply.later()), may_drop }) {
             Ok(()) => return,
             Err(TrySendError::Full(ask) | TrySendError::Disconnected(ask)) => ask,
         };
-        if let Ask::Reload { late: Some(late), .. } = refused {
+        if let ReloadTask::Reload { late: Some(late), .. } = refused {
             let busy = Failure::new(FailureKind::Busy, "other reloads wait already");
             refusal::refuse(&ErrorRules::default(), late, &busy);
         }
@@ -56,7 +56,7 @@ impl Reloads {
     /// The same with only a log line as answer. A signal carries no permission, so nothing may be dropped.
     pub(crate) fn ask_by_signal(&self) {
         // If the queue is full, the file will be read after this moment anyway.
-        let _ = self.asks.get().map(|asks| asks.try_send(Ask::Reload { late: None, may_drop: false }));
+        let _ = self.tasks.get().map(|tasks| tasks.try_send(ReloadTask::Reload { late: None, may_drop: false }));
     }
 
     /// Completed and refused reloads.

@@ -131,16 +131,16 @@ impl ColdReads {
 
 /// Limits of a late read on the threads where it runs.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Room {
+pub(crate) struct ReadLimits {
     pub(crate) bytes_max: usize,
     pub(crate) rows_max: u64,
 }
 
-impl Room {
+impl ReadLimits {
     /// On a thread for cold reads.
-    pub(crate) const COLD: Room = Room { bytes_max: COLD_RESULT_BYTES, rows_max: ROWS_MAX };
+    pub(crate) const COLD: ReadLimits = ReadLimits { bytes_max: COLD_RESULT_BYTES, rows_max: ROWS_MAX };
     /// On the pool: only the service's own limits.
-    pub(crate) const WHOLE: Room = Room { bytes_max: usize::MAX, rows_max: u64::MAX };
+    pub(crate) const WHOLE: ReadLimits = ReadLimits { bytes_max: usize::MAX, rows_max: u64::MAX };
 
     /// Whether the pool has larger limits.
     pub(crate) fn is_cold(self) -> bool {

@@ -15,18 +15,18 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 /// The values of a request's declared parameters, in their order, without allocation.
 #[derive(Debug)]
-pub(crate) struct Given<'v> {
+pub(crate) struct ParamValues<'v> {
     values: [Scalar<'v>; DECLARED_MAX],
     count: usize,
 }
 
-impl Default for Given<'_> {
+impl Default for ParamValues<'_> {
     fn default() -> Self {
-        Given { values: [Scalar::Null; DECLARED_MAX], count: 0 }
+        ParamValues { values: [Scalar::Null; DECLARED_MAX], count: 0 }
     }
 }
 
-impl<'v> Given<'v> {
+impl<'v> ParamValues<'v> {
     fn push(&mut self, value: Scalar<'v>) {
         if let Some(place) = self.values.get_mut(self.count) {
             *place = value;
@@ -42,7 +42,7 @@ impl<'v> Given<'v> {
 
 /// Location of a parameter's text.
 #[derive(Clone)]
-enum Place<'q> {
+enum SentText<'q> {
     Absent,
     Sent(&'q str),
     Decoded(Range<usize>),
@@ -53,7 +53,7 @@ pub(crate) fn read<'v>(
     declared: &'v [Parameter],
     query: &'v str,
     text: &'v mut Vec<u8>,
-    values: &mut Given<'v>,
+    values: &mut ParamValues<'v>,
 ) -> Result<(), Failure> {
     if read_plain(declared, query, values).is_none() {
         read_any(declared, query, text, values)?;
@@ -64,7 +64,7 @@ pub(crate) fn read<'v>(
 /// Fast path for the usual query, in one pass: only declared names, each once, unescaped, integers of a few digits and texts
 /// without an escape. `None`: the query is of another form, or something is wrong with it; the values read so far are then
 /// invalid.
-fn read_plain<'v>(declared: &'v [Parameter], query: &'v str, given: &mut Given<'v>) -> Option<()> {
+fn read_plain<'v>(declared: &'v [Parameter], query: &'v str, given: &mut ParamValues<'v>) -> Option<()> {
     const { assert!(DECLARED_MAX <= u32::BITS as usize) };
     given.count = declared.len().min(DECLARED_MAX);
     let values = given.values.get_mut(..given.count)?;
@@ -152,21 +152,21 @@ fn read_any<'v>(
     declared: &'v [Parameter],
     query: &'v str,
     text: &'v mut Vec<u8>,
-    values: &mut Given<'v>,
+    values: &mut ParamValues<'v>,
 ) -> Result<(), Failure> {
     values.count = 0;
     text.clear();
-    let mut places = [const { Place::Absent }; DECLARED_MAX];
+    let mut places = [const { SentText::Absent }; DECLARED_MAX];
     if !query.is_empty() {
         find(declared, query, text, &mut places)?;
     }
     let text: &'v [u8] = text;
     for (parameter, place) in declared.iter().zip(&places) {
         let value = match place {
-            Place::Absent if parameter.required => return Err(refused(parameter, "is required")),
-            Place::Absent => default_of(parameter),
-            Place::Sent(sent) => typed(parameter, sent)?,
-            Place::Decoded(range) => {
+            SentText::Absent if parameter.required => return Err(refused(parameter, "is required")),
+            SentText::Absent => default_of(parameter),
+            SentText::Sent(sent) => typed(parameter, sent)?,
+            SentText::Decoded(range) => {
                 // Only complete decoded values were appended, each checked to be UTF-8.
                 let decoded = text.get(range.clone()).and_then(|bytes| std::str::from_utf8(bytes).ok());
                 typed(parameter, decoded.unwrap_or_default())?
@@ -230,25 +230,25 @@ fn find<'q>(
     declared: &[Parameter],
     query: &'q str,
     text: &mut Vec<u8>,
-    places: &mut [Place<'q>; DECLARED_MAX],
+    places: &mut [SentText<'q>; DECLARED_MAX],
 ) -> Result<(), Failure> {
     let mut scratch = Vec::new();
     for (raw_name, raw_value) in query::pairs(query) {
         let Ok(name) = query::decode(raw_name, &mut scratch) else { continue };
         let Some(index) = declared.iter().position(|parameter| parameter.name == name) else { continue };
-        if !matches!(places[index], Place::Absent) {
+        if !matches!(places[index], SentText::Absent) {
             continue;
         }
         let decoded = query::decode(raw_value, &mut scratch);
         let decoded = decoded.map_err(|error| refused(&declared[index], error.to_string()))?;
         // Nothing is escaped: the sent text is the value.
         if decoded.as_ptr() == raw_value.as_ptr() {
-            places[index] = Place::Sent(raw_value);
+            places[index] = SentText::Sent(raw_value);
             continue;
         }
         let start = text.len();
         text.extend_from_slice(decoded.as_bytes());
-        places[index] = Place::Decoded(start..text.len());
+        places[index] = SentText::Decoded(start..text.len());
     }
     Ok(())
 }
@@ -408,7 +408,7 @@ fn refused(parameter: &Parameter, why: impl std::fmt::Display) -> Failure {
 
 #[cfg(test)]
 mod contract {
-    use super::{Given, read};
+    use super::{ParamValues, read};
     use docs::config::{Parameter, ParameterDefault, ParameterKind, ParameterValue};
     use docs::order::Scalar;
 
@@ -436,7 +436,7 @@ mod contract {
 
     #[track_caller]
     fn check(query: &str, expected: Option<[Scalar<'_>; 4]>) {
-        let (declared, mut text, mut values) = (declared(), Vec::new(), Given::default());
+        let (declared, mut text, mut values) = (declared(), Vec::new(), ParamValues::default());
         let outcome = read(&declared, query, &mut text, &mut values);
         assert_eq!(outcome.is_ok(), expected.is_some(), "{query}: {outcome:?}");
         if let Some(expected) = expected {
@@ -480,7 +480,7 @@ mod contract {
         assert!(super::fix(&mut declared, "nobody=1").is_err_and(|message| message.contains("from, country")));
         assert!(super::fix(&mut declared, "age=1001").is_err());
         super::fix(&mut declared, "from=-7").expect("an integer");
-        let (mut text, mut values) = (Vec::new(), Given::default());
+        let (mut text, mut values) = (Vec::new(), ParamValues::default());
         read(&declared, "", &mut text, &mut values).expect("nothing given");
         assert_eq!(values.get(0), Scalar::Integer(-7));
     }
@@ -531,7 +531,7 @@ mod contract {
         let mut declared = declared();
         declared.truncate(1);
         declared[0].kind = kind;
-        let (query, mut scratch, mut values) = (format!("from={text}"), Vec::new(), Given::default());
+        let (query, mut scratch, mut values) = (format!("from={text}"), Vec::new(), ParamValues::default());
         let outcome = read(&declared, &query, &mut scratch, &mut values);
         assert_eq!(outcome.is_ok().then(|| values.get(0)), expected, "{text}: {outcome:?}");
     }
@@ -564,7 +564,7 @@ mod contract {
         default(&mut declared[2], ParameterValue::Number(0.5));
         declared[3].default = ParameterDefault::Clock;
         let read_all = |declared: &[Parameter]| {
-            let (mut text, mut values) = (Vec::new(), Given::default());
+            let (mut text, mut values) = (Vec::new(), ParamValues::default());
             read(declared, "other=1", &mut text, &mut values).map_err(|failure| failure.detail.into_owned())?;
             assert!(matches!(values.get(3), Scalar::Integer(seconds) if (1_700_000_000..1 << 34).contains(&seconds)));
             Ok(format!("{:?} {:?} {:?}", values.get(0), values.get(1), values.get(2)))
@@ -582,7 +582,7 @@ mod contract {
         declared[1].values = vec![ParameterValue::Number(0.5)];
         declared[3].kind = ParameterKind::Boolean;
         (declared[3].min, declared[3].max, declared[3].values) = (None, None, vec![ParameterValue::Boolean(true)]);
-        let is_taken = |query: &str| read(&declared, query, &mut Vec::new(), &mut Given::default()).is_ok();
+        let is_taken = |query: &str| read(&declared, query, &mut Vec::new(), &mut ParamValues::default()).is_ok();
         assert!(is_taken("from=3&country=0.5&gender=m&age=true"));
         for query in ["from=4", "country=0.6", "gender=n", "age=false"] {
             assert!(!is_taken(query), "{query}");

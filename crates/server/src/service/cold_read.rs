@@ -2,8 +2,8 @@
 
 use super::Service;
 use crate::failure::{ErrorRules, Failure, FailureKind};
-use crate::reads::cold::{DiskWaits, Room};
-use crate::service::query_limits::Whole;
+use crate::reads::cold::{DiskWaits, ReadLimits};
+use crate::service::query_limits::QueryLimits;
 use crate::threads::background;
 use docs::ReaderSession;
 use executor::blocking;
@@ -23,15 +23,15 @@ pub(crate) fn read_late<T>(
     service: &Service,
     errors: &Arc<ErrorRules>,
     late: LateReply,
-    read: impl Fn(&ReaderSession, Room) -> Result<Option<T>, Failure> + Send + 'static,
+    read: impl Fn(&ReaderSession, ReadLimits) -> Result<Option<T>, Failure> + Send + 'static,
     done: impl FnOnce(LateReply, Result<T, Failure>) + Send + 'static,
 ) {
     let (database, sessions) = (service.database.clone(), Arc::clone(&service.pool_sessions));
-    let ends = Whole::of(service).ends();
+    let ends = QueryLimits::of(service).ends();
     let (pool, for_pool) = (Arc::clone(&service.pool), Arc::clone(errors));
     read_or(service, errors, late, (read, done), move |late, (read, done)| {
         background::run_until(ends, &pool, &for_pool, late, move |late| {
-            let result = sessions.with(&database, |session| read(session, Room::WHOLE));
+            let result = sessions.with(&database, |session| read(session, ReadLimits::WHOLE));
             let too_large = || Failure::new(FailureKind::Internal, "a read has no end");
             done(late, result.and_then(|result| result.ok_or_else(too_large)));
         });
@@ -46,13 +46,13 @@ pub(crate) fn read_or<T, R, D>(
     (read, done): (R, D),
     go_on: impl FnOnce(LateReply, (R, D)) + Send + 'static,
 ) where
-    R: Fn(&ReaderSession, Room) -> Result<Option<T>, Failure> + Send + 'static,
+    R: Fn(&ReaderSession, ReadLimits) -> Result<Option<T>, Failure> + Send + 'static,
     D: FnOnce(LateReply, Result<T, Failure>) + Send + 'static,
 {
     let (database, sessions) = (service.database.clone(), Arc::clone(&service.cold.sessions));
     background::run(&*service.cold.pool, errors, late, move |late| {
         // Announced as blocking, since it may wait for the disk.
-        let result = blocking(|| sessions.with(&database, |session| read(session, Room::COLD)));
+        let result = blocking(|| sessions.with(&database, |session| read(session, ReadLimits::COLD)));
         match result.transpose() {
             Some(result) => done(late, result),
             None => go_on(late, (read, done)),

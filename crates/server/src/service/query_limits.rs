@@ -1,7 +1,7 @@
 //! Limits of one query on the pool: rows, bytes and time, and the loops to which it yields.
 
 use super::Shared;
-use crate::reads::cold::Room;
+use crate::reads::cold::ReadLimits;
 use crate::threads::client::ClientWatch;
 use crate::threads::query_state::Queries;
 use docs::sql::{Budget, SpillSpace};
@@ -11,7 +11,7 @@ use std::time::Instant;
 
 /// See the module's documentation.
 #[derive(Clone)]
-pub(crate) struct Whole {
+pub(crate) struct QueryLimits {
     rows_max: u64,
     bytes_max: usize,
     /// End of its time, including its wait for a thread.
@@ -23,10 +23,10 @@ pub(crate) struct Whole {
     queries: Arc<Queries>,
 }
 
-impl Whole {
+impl QueryLimits {
     /// For a query that is requested now.
-    pub(crate) fn of(shared: &Shared) -> Whole {
-        Whole {
+    pub(crate) fn of(shared: &Shared) -> QueryLimits {
+        QueryLimits {
             rows_max: shared.scan_rows_max,
             bytes_max: shared.query_bytes,
             ends: Instant::now() + shared.queries.time_max,
@@ -37,13 +37,13 @@ impl Whole {
     }
 
     /// The same for a writing statement: the other half is for its transaction.
-    pub(crate) fn of_change(self) -> Whole {
-        Whole { bytes_max: self.bytes_max / 2, ..self }
+    pub(crate) fn of_change(self) -> QueryLimits {
+        QueryLimits { bytes_max: self.bytes_max / 2, ..self }
     }
 
     /// The same with another end of its time.
-    pub(crate) fn until(self, ends: Instant) -> Whole {
-        Whole { ends, ..self }
+    pub(crate) fn until(self, ends: Instant) -> QueryLimits {
+        QueryLimits { ends, ..self }
     }
 
     /// End of its time.
@@ -57,10 +57,10 @@ impl Whole {
     }
 
     /// Reduced to the limits of a thread.
-    pub(crate) fn within(self, room: Room) -> Whole {
-        let spill = if room.is_cold() { None } else { self.spill };
-        let (rows_max, bytes_max) = (self.rows_max.min(room.rows_max), self.bytes_max.min(room.bytes_max));
-        Whole { rows_max, bytes_max, spill, ..self }
+    pub(crate) fn within(self, limits: ReadLimits) -> QueryLimits {
+        let spill = if limits.is_cold() { None } else { self.spill };
+        let (rows_max, bytes_max) = (self.rows_max.min(limits.rows_max), self.bytes_max.min(limits.bytes_max));
+        QueryLimits { rows_max, bytes_max, spill, ..self }
     }
 
     /// Runs a query within these limits.

@@ -81,7 +81,7 @@ impl DeclaredGuard {
     /// The guard with its arguments for a request.
     pub(crate) fn of(&self, request: &HttpRequest<'_>) -> Result<Guard, Failure> {
         let text = self.header_params.as_ref().map_or_else(|| Ok(String::new()), |own| own.own(request))?;
-        let (mut scratch, mut given) = (Vec::new(), params::Given::default());
+        let (mut scratch, mut given) = (Vec::new(), params::ParamValues::default());
         params::read(&self.params, &text, &mut scratch, &mut given)?;
         let values = self.slots.iter().map(|slot| match slot {
             Source::Own(place) => OwnedValue::new(&value_of(given.get(*place))),

@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::base::clock::Clock;
 use crate::base::error::StoreError;
 use crate::base::limits::LOG_BYTES_MAX;
-use crate::log::{Kept, SEGMENT_BYTES_MAX, SEGMENT_OVERHEAD_BYTES};
+use crate::log::{RetentionLimits, SEGMENT_BYTES_MAX, SEGMENT_OVERHEAD_BYTES};
 
 /// When a commit counts as done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -138,8 +138,8 @@ impl StoreOptions {
     }
 
     /// The bounds on log segments that are kept for readers of changes.
-    pub(crate) fn kept(&self) -> Kept {
-        Kept { bytes: self.changes_kept_bytes, time: self.changes_kept_for, clock: self.clock.clone() }
+    pub(crate) fn kept(&self) -> RetentionLimits {
+        RetentionLimits { bytes: self.changes_kept_bytes, time: self.changes_kept_for, clock: self.clock.clone() }
     }
 
     /// Bytes of log in use at which a checkpoint is due even if the memtable is not full: at least the log of a full memtable.

@@ -36,7 +36,7 @@ pub(crate) use least::{BEGINNING, create as create_least};
 pub(crate) use logged::{Logged, LoggedKind, LoggedOperations, TransactionCursor};
 pub use position::LogPosition;
 pub(crate) use replay::{Replayed, SEGMENT_BYTES_MAX, look_through, replay, start_exists, start_is_gone};
-pub(crate) use retention::{Kept, Retention};
+pub(crate) use retention::{Retention, RetentionLimits};
 pub(crate) use segment::live_name as segment_name;
 
 use crate::base::error::StoreError;

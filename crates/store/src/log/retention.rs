@@ -12,7 +12,7 @@
 //!
 //! 1. Only the oldest segment is given up, and only when recovery does not need it. A reader with a position in it must
 //!    call [`Retention::follow`], and must not rely on the file's content, because a recycled file holds other batches.
-//! 2. Kept segments stay within [`Kept`] and [`KEPT_SEGMENTS_MAX`]. Bytes count whole files; the age of a segment is
+//! 2. Kept segments stay within [`RetentionLimits`] and [`KEPT_SEGMENTS_MAX`]. Bytes count whole files; the age of a segment is
 //!    that of its last change. After a restart ages count from the opening.
 //! 3. No reader retains a segment. A reader that is too slow gets an error with the oldest version that is still available.
 //!
@@ -32,7 +32,7 @@ const MARKS_PER_SEGMENT: u64 = 16;
 
 /// Bounds of what is kept for readers of changes, beyond what recovery needs.
 #[derive(Clone, Debug)]
-pub(crate) struct Kept {
+pub(crate) struct RetentionLimits {
     /// Bytes of whole segments. 0 keeps none.
     pub(crate) bytes: u64,
     /// Time since a segment's last change.
@@ -50,7 +50,7 @@ pub(crate) struct Mark {
 
 /// See the module's text.
 pub(crate) struct Retention {
-    kept: Kept,
+    kept: RetentionLimits,
     state: Mutex<State>,
 }
 
@@ -120,13 +120,13 @@ impl State {
 }
 
 impl Retention {
-    pub(crate) fn new(kept: Kept) -> Retention {
+    pub(crate) fn new(kept: RetentionLimits) -> Retention {
         Retention { kept, state: Mutex::default() }
     }
 
     /// A retention that keeps nothing.
     pub(crate) fn none() -> Retention {
-        Retention::new(Kept { bytes: 0, time: Duration::ZERO, clock: Clock::default() })
+        Retention::new(RetentionLimits { bytes: 0, time: Duration::ZERO, clock: Clock::default() })
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -253,7 +253,7 @@ mod tests {
     fn ten(bytes: u64, time: u64) -> (Retention, Arc<AtomicU64>) {
         let seconds = Arc::new(AtomicU64::new(0));
         let clock = Clock::shows(Arc::clone(&seconds));
-        let retention = Retention::new(Kept { bytes, time: Duration::from_secs(time), clock });
+        let retention = Retention::new(RetentionLimits { bytes, time: Duration::from_secs(time), clock });
         for number in 1..=10 {
             seconds.store(number, Ordering::Release);
             retention.began(mark(number, 4096, 10 * (number - 1)), BYTES);

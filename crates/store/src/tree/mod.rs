@@ -43,7 +43,7 @@ pub(crate) use format::page::overflow_pages;
 pub use format::page::{PAGE_BYTES, PageNo, VALUE_INLINE_MAX};
 pub use opening::Opening;
 pub use read::cursor::TreeCursor;
-pub(crate) use read::direct::{Lack, Part, Told};
+pub(crate) use read::direct::{Lack, LastPages, SearchOutcome};
 pub(crate) use read::entries::{LeafEntries, Leaves, WaitLimits};
 pub use read::view::{TreeInfo, TreeView};
 pub(crate) use read::walk::Beginning;

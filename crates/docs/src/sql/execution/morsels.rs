@@ -8,7 +8,7 @@
 use std::cell::RefCell;
 
 use super::cut::{Common, Cuts};
-use super::ordered::{End as PartEnd, Next, Ordered, Own, Waits};
+use super::ordered::{ConsumerStep, End as PartEnd, Next, Ordered, Waits};
 use super::part::{Part, Shared};
 use super::run::{End, Flow, Run, RunMemory};
 use super::workers::Taken;
@@ -120,16 +120,16 @@ impl<F: Waits + Send> Morsels<'_, F> {
             if !first_alone || self.ordered.given() > 0 {
                 help.take().into_iter().for_each(|help| help());
             }
-            match self.ordered.own() {
-                Own::Read(number) => {
+            match self.ordered.consumer_step() {
+                ConsumerStep::Read(number) => {
                     let turn: Option<Turn<'_>> = if self.takes_meanwhile { Some(&turn) } else { None };
                     self.part(number, &mut memory, turn);
                 }
-                Own::Look if self.budget.deadline.is_some_and(|over| over()) => {
+                ConsumerStep::Retry if self.budget.deadline.is_some_and(|over| over()) => {
                     return Err(QueryError::Deadline.into());
                 }
-                Own::Look => {}
-                Own::Done => return Ok(()),
+                ConsumerStep::Retry => {}
+                ConsumerStep::Done => return Ok(()),
             }
         }
     }

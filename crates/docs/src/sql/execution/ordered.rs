@@ -53,11 +53,11 @@ pub(super) enum Next<F> {
 
 /// What the consumer does when nothing is ready.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Own {
+pub(super) enum ConsumerStep {
     /// Scan this part.
     Read(usize),
     /// Try again.
-    Look,
+    Retry,
     /// Stop: all parts are delivered, or a helper has panicked.
     Done,
 }
@@ -243,26 +243,26 @@ impl<F: Waits> Ordered<F> {
     }
 
     /// What the consumer must do when it has taken all that is ready.
-    pub(super) fn own(&self) -> Own {
+    pub(super) fn consumer_step(&self) -> ConsumerStep {
         let mut state = self.lock();
         if state.is_over || state.first >= self.parts {
-            return Own::Done;
+            return ConsumerStep::Done;
         }
         let first = state.first;
         if let Some(part) = state.claimed.front_mut().filter(|part| matches!(part.end, Some(End::Left))) {
             part.end = None;
-            return Own::Read(first);
+            return ConsumerStep::Read(first);
         }
         if state.has_next() {
-            return Own::Look;
+            return ConsumerStep::Retry;
         }
         if (state.claimed.is_empty() || state.bytes <= self.bytes_max)
             && let Some(number) = self.claim_of(&mut state)
         {
-            return Own::Read(number);
+            return ConsumerStep::Read(number);
         }
         drop(self.came.wait_timeout(state, LOOK));
-        Own::Look
+        ConsumerStep::Retry
     }
 
     /// The number of delivered parts.
@@ -316,12 +316,12 @@ mod tests {
                     Next::Ended(rows) => read += rows as usize,
                     Next::Failed(_, error) => panic!("{error}"),
                     // A part that a helper has returned, under load.
-                    Next::Nothing => match ordered.own() {
-                        Own::Read(number) => {
+                    Next::Nothing => match ordered.consumer_step() {
+                        ConsumerStep::Read(number) => {
                             (0..ROWS).for_each(|row| ordered.put_own(number, rows(number, row)));
                             ordered.end(number, End::Complete(1));
                         }
-                        Own::Look | Own::Done => {}
+                        ConsumerStep::Retry | ConsumerStep::Done => {}
                     },
                 }
             }
@@ -349,7 +349,7 @@ mod tests {
         assert!(matches!(ordered.next(), Next::Found(found) if found == rows(0, 1)));
         ordered.end(0, End::Complete(0));
         assert!(matches!((ordered.next(), ordered.next()), (Next::Ended(0), Next::Nothing)));
-        assert_eq!(ordered.own(), Own::Read(1));
+        assert_eq!(ordered.consumer_step(), ConsumerStep::Read(1));
         ordered.put_own(1, rows(1, 0));
         assert!(matches!(ordered.next(), Next::Found(rows) if rows[..2] == [1, 0]));
     }
@@ -357,14 +357,14 @@ mod tests {
     #[test]
     fn who_takes_gives_its_own_part_back_where_nobody_else_makes_room() {
         let ordered = Ordered::new(PARTS, PARTS, BYTES_MAX, PATIENCE);
-        assert_eq!((ordered.claim(), ordered.own()), (Some(0), Own::Read(1)));
+        assert_eq!((ordered.claim(), ordered.consumer_step()), (Some(0), ConsumerStep::Read(1)));
         ordered.put_own(1, vec![0; BYTES_MAX]);
         assert_eq!(ordered.goes_on(1), Some(true));
         ordered.put_own(1, vec![0; 1]);
         assert_eq!(ordered.goes_on(1), None, "the first part is read by another");
         ordered.lock().leave(0);
         assert_eq!((ordered.goes_on(1), bytes(&ordered)), (Some(false), 0));
-        assert_eq!(ordered.own(), Own::Read(0));
+        assert_eq!(ordered.consumer_step(), ConsumerStep::Read(0));
     }
 
     #[test]
@@ -378,7 +378,7 @@ mod tests {
         assert!(matches!(ordered.next(), Next::Ended(7)));
         assert_eq!(ordered.claim(), Some(3));
         ordered.stop();
-        assert_eq!((ordered.claim(), ordered.own()), (None, Own::Done));
+        assert_eq!((ordered.claim(), ordered.consumer_step()), (None, ConsumerStep::Done));
         assert!(!ordered.put(1, rows(1, 0)));
     }
 }

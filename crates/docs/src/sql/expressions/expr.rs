@@ -103,7 +103,7 @@ pub(crate) enum CastType {
 
 /// A use of a subquery: its number, and the values of the outer row that it takes, none if it is not correlated.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Asked {
+pub(crate) struct SubqueryUse {
     pub(crate) number: usize,
     pub(crate) outer: Vec<Expr>,
 }
@@ -140,10 +140,10 @@ pub(crate) enum Expr {
     Or(Vec<Expr>),
     In(Box<Expr>, Affinity, Vec<Expr>),
     /// Whether a subquery has a row that equals these values.
-    InInner(Vec<(Affinity, Expr)>, Asked),
+    InInner(Vec<(Affinity, Expr)>, SubqueryUse),
     /// A value of a subquery's first row, by its place.
-    ScalarInner(Asked, usize),
-    ExistsInner(Asked),
+    ScalarInner(SubqueryUse, usize),
+    ExistsInner(SubqueryUse),
     Between(Box<Expr>, Affinity, Box<Expr>, Affinity, Box<Expr>),
     Like(Box<Expr>, Box<Expr>, Option<Box<Expr>>),
     Glob(Box<Expr>, Box<Expr>),
@@ -157,9 +157,9 @@ pub(crate) enum Expr {
     Call(Function, Vec<Expr>),
 }
 
-impl Asked {
-    fn map(self, change: &mut dyn FnMut(Expr) -> Expr) -> Asked {
-        Asked { number: self.number, outer: self.outer.into_iter().map(change).collect() }
+impl SubqueryUse {
+    fn map(self, change: &mut dyn FnMut(Expr) -> Expr) -> SubqueryUse {
+        SubqueryUse { number: self.number, outer: self.outer.into_iter().map(change).collect() }
     }
 }
 

@@ -14,5 +14,5 @@ mod sum;
 
 pub(crate) use aggregate::summand;
 pub(super) use aggregate::{AGGREGATES, AggregateCall, AggregateKind};
-pub(super) use expr::{Affinity, Arithmetic, Asked, CastType, Comparison, Expr};
+pub(super) use expr::{Affinity, Arithmetic, CastType, Comparison, Expr, SubqueryUse};
 pub(super) use row::{ColumnSource, FieldPlace, Fixed, Frame, Scope};

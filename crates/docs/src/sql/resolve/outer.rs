@@ -2,13 +2,13 @@
 //!
 //! A name that is unknown in a query is searched in the enclosing one, and so on outwards. If it is found, it becomes an outer
 //! value of the subquery ([`Expr::Outer`]), similar to a parameter. The enclosing query passes the value where the inner
-//! query is used ([`Asked`]). Queries between the two pass it on.
+//! query is used ([`SubqueryUse`]). Queries between the two pass it on.
 
 use sqlparser::ast::Ident;
 use sqlparser::tokenizer::Location;
 
 use super::{Clause, Resolved, Resolver, invalid, not_yet};
-use crate::sql::expressions::{Affinity, Asked, Expr};
+use crate::sql::expressions::{Affinity, Expr, SubqueryUse};
 use crate::sql::values::json::Step;
 
 /// Most enclosing queries of a correlated one.
@@ -132,10 +132,10 @@ impl<'c> Resolver<'c> {
     }
 
     /// The outer values that this query passes to an inner one.
-    pub(super) fn tell(&mut self, number: usize, stands: Stands) -> Resolved<Asked> {
+    pub(super) fn tell(&mut self, number: usize, stands: Stands) -> Resolved<SubqueryUse> {
         let fields = self.logical.inner[number].members.last().map(|member| member.outer.clone()).unwrap_or_default();
         let outer = fields.into_iter().map(|field| self.value_told(field, stands)).collect::<Resolved<_>>()?;
-        Ok(Asked { number, outer })
+        Ok(SubqueryUse { number, outer })
     }
 
     fn value_told(&mut self, field: OuterField, stands: Stands) -> Resolved<Expr> {

@@ -15,7 +15,7 @@ use super::{
 use crate::catalog::{CollectionInfo, FieldInfo, FieldKind, KeyInfo};
 use crate::encoding::KeyType;
 use crate::engine::TreeId;
-use crate::sql::expressions::{Affinity, Asked, Expr};
+use crate::sql::expressions::{Affinity, Expr, SubqueryUse};
 use crate::sql::rows::Combine;
 
 impl<'c> Resolver<'c> {
@@ -158,7 +158,7 @@ impl<'c> Resolver<'c> {
     }
 
     /// Resolves a subquery; returns its number and its outer values.
-    pub(super) fn inner(&mut self, query: &'c ast::Query, sought: bool, stands: Stands) -> Resolved<Asked> {
+    pub(super) fn inner(&mut self, query: &'c ast::Query, sought: bool, stands: Stands) -> Resolved<SubqueryUse> {
         let at = query.span().start;
         let mut inner = self.inner_resolver(stands);
         inner.positional = sought;

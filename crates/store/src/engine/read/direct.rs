@@ -18,7 +18,7 @@ use crate::base::error::StoreError;
 use crate::base::limits::KEY_BYTES_MAX;
 use crate::disk::ReadQueue;
 use crate::engine::Engine;
-use crate::tree::{PageNo, Part, Told, TreeView};
+use crate::tree::{LastPages, PageNo, SearchOutcome, TreeView};
 
 /// Number of pages remembered as lately read past the page cache; a power of two. A page that an event loop reads again
 /// within its next 16,384 cold reads is worth keeping in memory. With uniformly distributed reads this is rare. A
@@ -62,7 +62,7 @@ pub struct DirectReads {
 struct Lookup {
     view: Arc<TreeView>,
     key: Vec<u8>,
-    part: Part,
+    part: LastPages,
 }
 
 impl DirectReads {
@@ -88,7 +88,7 @@ impl DirectReads {
     }
 
     /// Accepts a lookup, unless it should go through the map.
-    pub(crate) fn note(&mut self, view: &Arc<TreeView>, key: &[u8], part: Part) -> Option<usize> {
+    pub(crate) fn note(&mut self, view: &Arc<TreeView>, key: &[u8], part: LastPages) -> Option<usize> {
         if part.bytes() > self.place_bytes || self.idle.is_empty() || self.lately.was_there(part.first()) {
             return None;
         }
@@ -113,8 +113,8 @@ impl DirectReads {
         while let Some((place, result)) = self.queue.next_ended() {
             let Some(lookup) = self.places.get_mut(place).and_then(Option::take) else { continue };
             let outcome = match lookup.told(result, self.queue.bytes(place)) {
-                Ok(Told::Found(value)) => Ok(ReadOutcome::Found(value)),
-                Ok(Told::Further(part)) => {
+                Ok(SearchOutcome::Found(value)) => Ok(ReadOutcome::Found(value)),
+                Ok(SearchOutcome::Further(part)) => {
                     if part.first() != lookup.part.first() && self.goes_on(place, part) {
                         self.places[place] = Some(Lookup { part, ..lookup });
                         continue;
@@ -128,7 +128,7 @@ impl DirectReads {
         }
     }
 
-    fn goes_on(&mut self, place: usize, part: Part) -> bool {
+    fn goes_on(&mut self, place: usize, part: LastPages) -> bool {
         part.bytes() <= self.place_bytes
             && !self.lately.was_there(part.first())
             && self.queue.note(place, part.offset(), part.bytes())
@@ -138,7 +138,7 @@ impl DirectReads {
 impl Lookup {
     /// The result found in the bytes. If the read failed but a read through the map may succeed, returns the same part
     /// again.
-    fn told<'b>(&self, result: io::Result<usize>, bytes: &'b [u8]) -> Result<Told<'b>, StoreError> {
+    fn told<'b>(&self, result: io::Result<usize>, bytes: &'b [u8]) -> Result<SearchOutcome<'b>, StoreError> {
         match result {
             Ok(count) if count == self.part.bytes() => {
                 self.view.go_on(&self.key, self.part, bytes.get(..count).unwrap_or_default())
@@ -147,7 +147,7 @@ impl Lookup {
             // readers until the store is reopened.
             Err(error) if error.raw_os_error() == Some(libc::EIO) => Err(self.view.read_failed(self.part, error)),
             // Not supported by the file system, or the kernel is short of memory: reading through the map may succeed.
-            _ => Ok(Told::Further(self.part)),
+            _ => Ok(SearchOutcome::Further(self.part)),
         }
     }
 }

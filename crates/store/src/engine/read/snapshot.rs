@@ -167,7 +167,7 @@ impl StoreSnapshot<'_> {
             match self.view().lack(tree, key)? {
                 Lack::Nothing => {}
                 Lack::Branch => return Ok(Got::Elsewhere),
-                Lack::Part(part) => {
+                Lack::LastPages(part) => {
                     return Ok(reads.note(&self.guard.tree, key, part).map_or(Got::Elsewhere, Got::Later));
                 }
             }

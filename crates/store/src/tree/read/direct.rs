@@ -23,12 +23,12 @@ pub(crate) enum Lack {
     /// A page that should be read through the map.
     Branch,
     /// Pages that can be read past the page cache.
-    Part(Part),
+    LastPages(LastPages),
 }
 
 /// The last pages of a lookup.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Part(pub(super) Pages);
+pub(crate) struct LastPages(pub(super) Pages);
 
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Pages {
@@ -39,14 +39,14 @@ pub(super) enum Pages {
 }
 
 /// Result of searching the bytes of a part.
-pub(crate) enum Told<'b> {
+pub(crate) enum SearchOutcome<'b> {
     /// The key's value, or `None`.
     Found(Option<&'b [u8]>),
     /// The value is in overflow pages.
-    Further(Part),
+    Further(LastPages),
 }
 
-impl Part {
+impl LastPages {
     fn extent(self) -> Extent {
         match self.0 {
             Pages::Leaf(page) => Extent::one(page),
@@ -72,26 +72,31 @@ impl Part {
 
 impl TreeView {
     /// Continues a lookup in the bytes of a part, which were read from the disk.
-    pub(crate) fn go_on<'b>(&self, key: &[u8], part: Part, bytes: &'b [u8]) -> Result<Told<'b>, StoreError> {
+    pub(crate) fn go_on<'b>(
+        &self,
+        key: &[u8],
+        part: LastPages,
+        bytes: &'b [u8],
+    ) -> Result<SearchOutcome<'b>, StoreError> {
         let shared = self.shared();
         match part.0 {
             Pages::Leaf(place) => {
                 in_leaf(key, place, bytes).map_err(|damage| shared.damage(place, damage)).map(|stored| match stored {
-                    None => Told::Found(None),
-                    Some(Stored::Inline(value)) => Told::Found(Some(value)),
-                    Some(Stored::Overflow(value)) => Told::Further(Part(Pages::Value(value))),
+                    None => SearchOutcome::Found(None),
+                    Some(Stored::Inline(value)) => SearchOutcome::Found(Some(value)),
+                    Some(Stored::Overflow(value)) => SearchOutcome::Further(LastPages(Pages::Value(value))),
                 })
             }
             Pages::Value(value) => {
                 let found = shared.overflow_in(value, bytes, true)?;
-                Ok(Told::Found(Some(found)))
+                Ok(SearchOutcome::Found(Some(found)))
             }
         }
     }
 
     /// Counts the pages of a part that the disk failed to read, and makes the error.
     #[cold]
-    pub(crate) fn read_failed(&self, part: Part, error: io::Error) -> StoreError {
+    pub(crate) fn read_failed(&self, part: LastPages, error: io::Error) -> StoreError {
         let shared = self.shared();
         shared.refused.note(part.extent());
         shared.io_failure("read", error)

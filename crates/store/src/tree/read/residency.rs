@@ -1,7 +1,7 @@
 //! Whether a lookup would have to wait for the disk. The check descends to a leaf, and before it reads a page it checks
 //! that the page is in memory, except for the upper branches. A scan's cursor has its own check.
 
-use super::direct::{Lack, Pages, Part};
+use super::direct::{Lack, LastPages, Pages};
 use super::view::TreeView;
 use crate::base::error::StoreError;
 use crate::base::key::TreeId;
@@ -40,7 +40,7 @@ impl TreeView {
             place = child.map_err(|damage| shared.damage(place, damage))?;
         }
         if !shared.is_resident(place, PAGE_BYTES) {
-            return Ok(Lack::Part(Part(Pages::Leaf(place))));
+            return Ok(Lack::LastPages(LastPages(Pages::Leaf(place))));
         }
         let leaf = shared.node(place, 0)?;
         let stored = match leaf.rank(key) {
@@ -50,7 +50,7 @@ impl TreeView {
         };
         match stored.map_err(|damage| shared.damage(place, damage))? {
             Stored::Overflow(value) if !shared.is_overflow_resident(&value) => {
-                Ok(Lack::Part(Part(Pages::Value(value))))
+                Ok(Lack::LastPages(LastPages(Pages::Value(value))))
             }
             _ => Ok(Lack::Nothing),
         }

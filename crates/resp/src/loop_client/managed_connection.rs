@@ -7,9 +7,9 @@
 //!    └──── a pause (back-off) ────┴─────────────┴────── lost, or late ────┘
 //! ```
 //!
-//! The two kinds of [`Work`] over a line are commands and messages. The application's code (completions, handlers) is called
-//! while the line is not borrowed, so that it may send again. A connection may end where such a call is impossible
-//! ([`reactor::Protocol::closed`]): its outcomes are then reported at the end of the tick ([`Line::tell_ended`]).
+//! The two kinds of [`Work`] over a managed connection are commands and messages. The application's code (completions, handlers) is called
+//! while the managed connection is not borrowed, so that it may send again. A connection may end where such a call is impossible
+//! ([`reactor::Protocol::closed`]): its outcomes are then reported at the end of the tick ([`ManagedConnection::tell_ended`]).
 //!
 //! Invariant: `alarm_ns` is no later than the first moment at which something is due without an event of a connection.
 
@@ -35,10 +35,10 @@ pub(super) trait Work: Sized + 'static {
     /// The earliest deadline, on the loop's clock; `u64::MAX`: none.
     fn deadline_ns(&self) -> u64;
     /// The session is open: sends the waiting requests.
-    fn opened(line: &Shared<Self>, id: ConnectionId, at: &mut Neighbourhood<'_>);
+    fn opened(managed: &Shared<Self>, id: ConnectionId, at: &mut Neighbourhood<'_>);
     /// A reply, or a push. An error ends the connection.
     fn reply(
-        line: &Shared<Self>,
+        managed: &Shared<Self>,
         kind: ReplyKind,
         reply: ReplyView<'_>,
         at: &mut Neighbourhood<'_>,
@@ -50,13 +50,13 @@ pub(super) trait Work: Sized + 'static {
     /// Ends work whose deadline has passed. `true`: the connection is of no further use.
     fn expire(&mut self, now_ns: u64, ended: &mut VecDeque<Self::Ended>) -> bool;
     /// Reports an outcome to the application.
-    fn tell(line: &Shared<Self>, ended: Self::Ended, at: &mut Neighbourhood<'_>);
+    fn tell(managed: &Shared<Self>, ended: Self::Ended, at: &mut Neighbourhood<'_>);
 }
 
-pub(super) type Shared<W> = Rc<RefCell<Line<W>>>;
+pub(super) type Shared<W> = Rc<RefCell<ManagedConnection<W>>>;
 
 /// See the module.
-pub(super) struct Line<W: Work> {
+pub(super) struct ManagedConnection<W: Work> {
     pub(super) settings: LoopSettings,
     pub(super) work: W,
     lp: Loop,
@@ -69,7 +69,7 @@ pub(super) struct Line<W: Work> {
     alarm_ns: u64,
     /// Whether the open connection has brought a reply other than an error: then the server works.
     has_replied: bool,
-    /// Whether the line is ending: it then opens connections only for waiting work, and closes its connection once that is idle.
+    /// Whether the managed connection is ending: it then opens connections only for waiting work, and closes its connection once that is idle.
     is_ending: bool,
     ended: VecDeque<W::Ended>,
 }
@@ -97,10 +97,10 @@ impl State {
     }
 }
 
-impl<W: Work> Line<W> {
+impl<W: Work> ManagedConnection<W> {
     pub(super) fn new(settings: LoopSettings, work: W, lp: &Loop) -> Shared<W> {
         let backoff = Backoff::new(settings.client.backoff_min, settings.client.backoff_max);
-        Rc::new(RefCell::new(Line {
+        Rc::new(RefCell::new(ManagedConnection {
             settings,
             work,
             lp: lp.clone(),
@@ -128,7 +128,7 @@ impl<W: Work> Line<W> {
         self.alarm_ns
     }
 
-    /// Schedules a check of the line for this moment or an earlier one.
+    /// Schedules a check of the managed connection for this moment or an earlier one.
     #[inline]
     pub(super) fn look_by(&mut self, at_ns: u64) {
         if at_ns < self.alarm_ns {
@@ -148,7 +148,7 @@ impl<W: Work> Line<W> {
     }
 
     /// Begins an attempt to connect, if a connection is needed and the attempt is due. Returns its number and its settings; its
-    /// outcome is reported to [`Line::attempted`].
+    /// outcome is reported to [`ManagedConnection::attempted`].
     pub(super) fn begin_attempt(&mut self) -> Option<(usize, Outgoing)> {
         let is_wanted = self.work.wants_connection() && !(self.is_ending && self.work.is_idle());
         if !matches!(self.state, State::Idle) || !is_wanted {
@@ -172,10 +172,10 @@ impl<W: Work> Line<W> {
     }
 
     /// The connection of this attempt is established: begins the session.
-    pub(super) fn connected(line: &Shared<W>, attempt: usize, io: &mut Io<'_>) {
-        let opened = line.borrow_mut().begin_session(attempt, io.output());
+    pub(super) fn connected(managed: &Shared<W>, attempt: usize, io: &mut Io<'_>) {
+        let opened = managed.borrow_mut().begin_session(attempt, io.output());
         if let Some(id) = opened {
-            W::opened(line, id, &mut io.neighbourhood());
+            W::opened(managed, id, &mut io.neighbourhood());
         }
     }
 
@@ -207,13 +207,13 @@ impl<W: Work> Line<W> {
     /// The connection is of no further use.
     #[inline]
     pub(super) fn take_reply(
-        line: &Shared<W>,
+        managed: &Shared<W>,
         attempt: usize,
         (kind, reply): (ReplyKind, ReplyView<'_>),
         at: &mut Neighbourhood<'_>,
     ) -> Result<(), Failure> {
         let opened = {
-            let this = &mut *line.borrow_mut();
+            let this = &mut *managed.borrow_mut();
             match &this.state {
                 State::Open(link) if link.attempt == attempt => {
                     this.has_replied |= kind != ReplyKind::Error;
@@ -229,8 +229,8 @@ impl<W: Work> Line<W> {
             }
         };
         match opened {
-            Some(id) => W::opened(line, id, at),
-            None => W::reply(line, kind, reply, at)?,
+            Some(id) => W::opened(managed, id, at),
+            None => W::reply(managed, kind, reply, at)?,
         }
         Ok(())
     }
@@ -316,18 +316,18 @@ impl<W: Work> Line<W> {
     }
 
     /// Reports outcomes to the application.
-    pub(super) fn tell_ended(line: &Shared<W>, at: &mut Neighbourhood<'_>) {
+    pub(super) fn tell_ended(managed: &Shared<W>, at: &mut Neighbourhood<'_>) {
         // One at a time: if a call panics, the other outcomes are still reported.
-        while let Some(ended) = Line::next_ended(line) {
-            W::tell(line, ended, at);
+        while let Some(ended) = ManagedConnection::next_ended(managed) {
+            W::tell(managed, ended, at);
         }
     }
 
-    fn next_ended(line: &Shared<W>) -> Option<W::Ended> {
-        line.borrow_mut().ended.pop_front()
+    fn next_ended(managed: &Shared<W>) -> Option<W::Ended> {
+        managed.borrow_mut().ended.pop_front()
     }
 
-    /// An ending line closes its connection once its work is idle.
+    /// An ending managed connection closes its connection once its work is idle.
     pub(super) fn end_if_idle(&mut self, at: &mut Neighbourhood<'_>) {
         if !self.is_ending || !self.work.is_idle() {
             return;

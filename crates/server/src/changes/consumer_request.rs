@@ -1,6 +1,6 @@
 //! The request of a consumer of the feed.
 
-use super::place::Place;
+use super::feed_position::FeedPosition;
 use crate::replies::media::NDJSON;
 use docs::CollectionId;
 
@@ -24,9 +24,9 @@ impl Form {
 
 /// The request of a consumer.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Wanted {
-    /// The place to begin after; `None`: from now on.
-    pub(crate) since: Option<Place>,
+pub(crate) struct ConsumerRequest {
+    /// The position to begin after; `None`: from now on.
+    pub(crate) since: Option<FeedPosition>,
     /// `None`: all.
     pub(crate) collection: Option<CollectionId>,
     pub(crate) form: Form,
