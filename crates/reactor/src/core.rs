@@ -10,6 +10,7 @@ use crate::connections::{Connections, Ids};
 use crate::fleet::{Origin, nanoseconds};
 use crate::kernel::{self, Poller, Token};
 use crate::lists::Lists;
+use crate::pace::PaceChecks;
 use crate::protocol::{Closed, ConnectionId, MemoryPart, Protocol};
 use crate::settings::{Outgoing, Traffic};
 use crate::socket::{Socket, Stream};
@@ -40,8 +41,7 @@ pub(crate) struct Core {
     pub(crate) is_short: bool,
     /// Connections with unsent output: the pace of their peers is checked.
     pub(crate) owing: Vec<ConnectionId>,
-    /// Time of the next check; `u64::MAX`: none is scheduled.
-    pub(crate) paces_due_ns: u64,
+    pub(crate) pace_checks: PaceChecks,
     /// The tick before did not serve all connections: connections with events go on the ready list (`fairness`).
     pub(crate) is_pressed: bool,
     pub(crate) time: WorkTime,
@@ -61,7 +61,7 @@ impl Core {
             held_bytes: [0; MemoryPart::COUNT],
             is_short: false,
             owing: Vec::new(),
-            paces_due_ns: u64::MAX,
+            pace_checks: PaceChecks::new(),
             time: WorkTime::default(),
             is_pressed: false,
             traffic: Arc::new(settings.traffic.clone()),

@@ -28,12 +28,6 @@ use crate::timers::Due;
 #[cfg(doc)]
 use crate::{Traffic, pace::Pace};
 
-/// How many times the paces are checked within the time that a peer may be behind.
-const LOOKS: u64 = 8;
-/// Shortest time between two checks of the paces.
-const LOOK_NS_MIN: u64 = 10_000_000;
-/// Longest time between two checks of the paces.
-const LOOK_NS_MAX: u64 = 250_000_000;
 /// If a part of the memory is held by so many connections or more, a search selects several to be closed.
 const MANY: usize = 64;
 /// Such a search selects the holders of this fraction of the part's bound: one eighth.
@@ -65,10 +59,7 @@ impl Core {
 
     /// Schedules the next check, soon enough for a peer that may be behind for `behind_max_ns`.
     fn look_later(&mut self, behind_max_ns: u64) {
-        let every_ns = (behind_max_ns / LOOKS).clamp(LOOK_NS_MIN, LOOK_NS_MAX);
-        let due_ns = self.now_ns.saturating_add(every_ns);
-        if due_ns < self.paces_due_ns {
-            self.paces_due_ns = due_ns;
+        if let Some(due_ns) = self.pace_checks.schedule(self.now_ns, behind_max_ns) {
             self.timers.push(due_ns, Due::LookAtPaces);
         }
     }
@@ -78,10 +69,9 @@ impl EventLoop {
     /// Checks the paces of all peers that have unsent output.
     pub(crate) fn look_at_paces(&mut self) {
         let (now_ns, mut shortest_ns) = (self.core.now_ns, u64::MAX);
-        if now_ns < self.core.paces_due_ns {
-            return; // A timer that an earlier one has replaced.
+        if !self.core.pace_checks.begin(now_ns) {
+            return;
         }
-        self.core.paces_due_ns = u64::MAX;
         let mut owing = std::mem::take(&mut self.core.owing);
         owing.retain(|id| {
             let Some(connection) = self.core.connections.get(id.slot, id.generation) else { return false };

@@ -47,6 +47,47 @@ impl Pace {
     }
 }
 
+/// How many times the paces are checked within the time that a peer may be behind.
+const CHECKS: u64 = 8;
+/// Shortest time between two checks.
+const CHECK_NS_MIN: u64 = 10_000_000;
+/// Longest time between two checks.
+const CHECK_NS_MAX: u64 = 250_000_000;
+
+/// When a loop checks the paces of its peers next. Each scheduled check has a timer; a later one that an earlier one has replaced
+/// still fires, and does nothing.
+#[derive(Debug)]
+pub(crate) struct PaceChecks {
+    /// `u64::MAX`: none is scheduled.
+    due_ns: u64,
+}
+
+impl PaceChecks {
+    pub(crate) fn new() -> PaceChecks {
+        PaceChecks { due_ns: u64::MAX }
+    }
+
+    /// Schedules a check, soon enough for a peer that may be behind for `behind_max_ns`. Returns its time, for which the caller
+    /// sets a timer; `None`: one that is as early is scheduled already.
+    pub(crate) fn schedule(&mut self, now_ns: u64, behind_max_ns: u64) -> Option<u64> {
+        let due_ns = now_ns.saturating_add((behind_max_ns / CHECKS).clamp(CHECK_NS_MIN, CHECK_NS_MAX));
+        if due_ns >= self.due_ns {
+            return None;
+        }
+        self.due_ns = due_ns;
+        Some(due_ns)
+    }
+
+    /// A timer has fired: whether the paces are to be checked.
+    pub(crate) fn begin(&mut self, now_ns: u64) -> bool {
+        let is_due = now_ns >= self.due_ns;
+        if is_due {
+            self.due_ns = u64::MAX;
+        }
+        is_due
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -97,5 +138,26 @@ mod tests {
         assert_eq!(pace.behind_ns(9 * SECOND), 0);
         pace.begin(9 * SECOND);
         assert_eq!(pace.behind_ns(10 * SECOND), SECOND);
+    }
+
+    #[test]
+    fn a_peer_that_may_be_behind_for_a_shorter_time_brings_the_next_check_forward() {
+        let mut checks = PaceChecks::new();
+        assert!(!checks.begin(9_000 * SECOND), "nothing is scheduled");
+        assert_eq!(checks.schedule(SECOND, 1_600_000_000), Some(1_200_000_000));
+        // A peer with the same limit, a moment later, needs no timer of its own.
+        assert_eq!(checks.schedule(1_010_000_000, 1_600_000_000), None);
+        assert_eq!(checks.schedule(1_020_000_000, 800_000_000), Some(1_120_000_000));
+        assert!(!checks.begin(1_119_999_999) && checks.begin(1_120_000_000));
+        // The timer of the first peer fires later, and checks nothing.
+        assert!(!checks.begin(1_200_000_000));
+    }
+
+    #[test]
+    fn a_check_is_neither_too_soon_nor_too_late() {
+        assert_eq!(PaceChecks::new().schedule(SECOND, 0), Some(SECOND + CHECK_NS_MIN));
+        assert_eq!(PaceChecks::new().schedule(SECOND, 900 * SECOND), Some(SECOND + CHECK_NS_MAX));
+        // An unlimited time.
+        assert_eq!(PaceChecks::new().schedule(SECOND, u64::MAX), Some(SECOND + CHECK_NS_MAX));
     }
 }
