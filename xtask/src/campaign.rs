@@ -235,7 +235,7 @@ pub(crate) fn mutants(arguments: &[String]) -> Result<(), String> {
     if !tools::root().join(file).is_file() {
         return Err(format!("`{file}` is no file of this workspace, as `crates/store/src/tree/state/space.rs` is"));
     }
-    let output = tools::root().join("target/mutants");
+    let output = tools::target().join("mutants");
     std::fs::create_dir_all(&output).map_err(|error| format!("{}: {error}", output.display()))?;
     let mut command = Command::new("cargo");
     command.args(["mutants", "--package", "store", "--file", file, "--cap-lints", "true"]);
@@ -269,7 +269,7 @@ pub(crate) fn sanitize(arguments: &[String]) -> Result<(), String> {
         other => return Err(format!("`{other}` is no sanitizer of this command; allowed: address, thread")),
     }
     // Separate from the ordinary build, which other flags would invalidate.
-    let target_folder = tools::root().join("target").join(format!("sanitize-{sanitizer}"));
+    let target_folder = tools::target().join(format!("sanitize-{sanitizer}"));
     let suppressions = format!("suppressions={}", tools::root().join(THREAD_SUPPRESSIONS).display());
     command.env("TSAN_OPTIONS", suppressions);
     tools::run_with(command.env("RUSTFLAGS", format!("-Zsanitizer={sanitizer}")).env("CARGO_TARGET_DIR", target_folder))

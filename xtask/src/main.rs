@@ -62,7 +62,7 @@ const TASKS: &[Task] = &[
     },
     Task {
         name: "campaign",
-        usage: "crash|faults|damage|kill|siege|sql|views [--seed S] ...",
+        usage: "crash|faults|damage|kill|siege|sql|views|docs-faults [--seed S] ...",
         about: "crashes (--count N --threads T), faults and damage of a simulated disk, kills of the binary (--times N), all attacks on it at once (siege --seconds N), random SQL compared with SQLite (--queries N), views through power failures (--seconds N), databases on faulty disks (docs-faults --count N)",
         run: campaign::run,
     },

@@ -30,8 +30,8 @@ pub use error::{ReadError, WriteError};
 pub use opening::{CollectionNames, DIFFERENCES_MAX, DatabaseOpenError, Differences, outline};
 pub use schema::{Question, asking};
 pub use transactions::{
-    Applied, BodySchema, DocumentTransaction, Elsewhere, GivenBack, RowsWanted, RunDone, StepsCall, StepsDone,
-    Submission, TRANSACTION_WRITES_MAX, TakeLong, TransactionBody, WriteCallback, take_given_up,
+    Applied, BodySchema, DocumentTransaction, Elsewhere, GivenBack, LongTransaction, RowsWanted, RunDone, StepsCall,
+    StepsDone, Submission, TRANSACTION_WRITES_MAX, TakeLong, TransactionBody, WriteCallback, take_given_up,
 };
 pub use views::ViewId;
 pub use writes::{LARGE_BYTES, LONG_CHECK_BYTES, Op, Precondition, RuleStatus, Written, collection, write};

@@ -154,6 +154,10 @@ impl Admission {
         self.word.load(Ordering::Acquire) / TASK
     }
 
+    pub(crate) fn is_closed(&self) -> bool {
+        self.word.load(Ordering::Relaxed) & CLOSED != 0
+    }
+
     pub(crate) fn close(&self) {
         self.word.fetch_or(CLOSED, Ordering::Relaxed);
         self.signal(ROOM_AWAITED, &self.room);

@@ -399,6 +399,34 @@ fn a_thousand_suspended_tasks_need_one_thread() {
 }
 
 #[test]
+fn waves_count_what_they_refuse_and_say_when_they_drain() {
+    let executor = start("waves:1", 1);
+    let gate = Gate::hold(&*executor);
+    assert!(matches!(executor.try_submit(once(|| ())), Err(Refused::Full(_))));
+    assert_eq!(executor.metrics().refused, 1);
+    assert_eq!(executor.drain(Instant::now()), Drained::Left { queued: 0, running: 1 });
+    assert!(matches!(executor.try_submit(once(|| ())), Err(Refused::Draining(_))));
+    drop(gate);
+    assert_eq!(executor.drain(soon()), Drained::Finished);
+}
+
+#[test]
+fn a_wait_without_end_holds_no_other_task() {
+    let executor = start("event-loop:1", 8);
+    let ended = Arc::new(AtomicUsize::new(0));
+    for steps in [vec![CoroutineProgress::Wait(Duration::MAX)], vec![]] {
+        executor.submit(Box::new(Steps { steps, ended: Arc::clone(&ended) })).unwrap();
+    }
+    let until = soon();
+    while ended.load(Ordering::Relaxed) == 0 {
+        assert!(Instant::now() < until);
+        std::thread::yield_now();
+    }
+    assert_eq!(executor.drain(Instant::now()), Drained::Left { queued: 1, running: 0 });
+    assert_eq!(executor.drain(soon()), Drained::Finished);
+}
+
+#[test]
 fn suspended_tasks_are_dropped_past_the_deadline_of_a_drain() {
     let executor = start("event-loop:1", 8);
     let ended = Arc::new(AtomicUsize::new(0));

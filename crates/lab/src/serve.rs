@@ -89,8 +89,15 @@ impl Service for Requests {
     fn call(&self, _: &mut (), request: &HttpRequest<'_>, reply: Reply<'_>) {
         let id = self.id(request.path());
         let late = Some(reply.later());
-        let task = Task { id, place: 0, reply: SimulatedReply::default(), workload: Arc::clone(&self.workload), late };
-        // A refused task answers 503 when it is dropped.
+        let task = Task {
+            id,
+            place: 0,
+            reply: SimulatedReply::default(),
+            workload: Arc::clone(&self.workload),
+            late,
+            has_begun: false,
+        };
+        // A task that is dropped before its end answers then: 503 if it was refused, 500 if it panicked.
         drop(self.executor.try_submit(Box::new(task)));
     }
 }
@@ -102,10 +109,12 @@ struct Task {
     reply: SimulatedReply,
     workload: Arc<Workload>,
     late: Option<LateReply>,
+    has_begun: bool,
 }
 
 impl Coroutine for Task {
     fn resume(&mut self) -> CoroutineProgress {
+        self.has_begun = true;
         let progress = self.workload.advance(self.id, &mut self.place, &mut self.reply);
         if progress == CoroutineProgress::Done
             && let Some(late) = self.late.take()
@@ -119,8 +128,11 @@ impl Coroutine for Task {
 impl Drop for Task {
     fn drop(&mut self) {
         if let Some(late) = self.late.take() {
-            let status = if std::thread::panicking() { Status(500) } else { Status(503) };
-            late.send(status, "text/plain", b"the executor takes no more tasks now\n".to_vec());
+            let (status, why) = match self.has_begun {
+                true => (Status(500), "the task panicked\n"),
+                false => (Status(503), "the executor takes no more tasks now\n"),
+            };
+            late.send(status, "text/plain", why.as_bytes().to_vec());
         }
     }
 }

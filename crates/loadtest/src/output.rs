@@ -8,7 +8,7 @@ use crate::recording::Recording;
 use crate::versus::SideBySide;
 use crate::{hdr, json, page, table};
 use std::fmt;
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::path::{Path, PathBuf};
 
 /// Largest file of a recording in bytes. The longest run has about two million.
@@ -81,8 +81,6 @@ impl Outputs {
             (false, None) => table::text(run, width),
             (false, Some(comparison)) => table::text(run, width) + "\n" + &comparison.text(),
         };
-        let written = summary.write_all(text.as_bytes()).and_then(|()| summary.flush());
-        written.map_err(|error| OutputError::new(Path::new("standard output"), error))?;
         if let Some(path) = &self.report {
             replace(path, page::html(run, comparison).as_bytes())?;
         }
@@ -94,6 +92,14 @@ impl Outputs {
         if let Some(path) = &self.record {
             let bytes = serde_json::to_vec(run).map_err(|error| OutputError::new(path, error))?;
             replace(path, &bytes)?;
+        }
+        // Last: a summary that cannot be written costs no file.
+        match summary.write_all(text.as_bytes()).and_then(|()| summary.flush()) {
+            // Its reader has closed the pipe (`… | head`), and has what it wants.
+            Err(error) if error.kind() != ErrorKind::BrokenPipe => {
+                return Err(OutputError::new(Path::new("standard output"), error));
+            }
+            _ => {}
         }
         Ok(fail_if::failures(&self.fail_if, run))
     }
@@ -171,6 +177,30 @@ mod tests {
         assert_eq!(read.latencies.latency, run.latencies.latency);
         assert_eq!((read.outcome.statuses, read.intervals), (run.outcome.statuses, run.intervals));
         assert_eq!((read.server.len(), read.phases.len()), (run.server.len(), run.phases.len()));
+    }
+
+    /// Fails each write with this kind.
+    struct Failing(ErrorKind);
+
+    impl Write for Failing {
+        fn write(&mut self, _: &[u8]) -> std::io::Result<usize> {
+            Err(self.0.into())
+        }
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_summary_that_cannot_be_written_costs_no_file_and_one_that_is_not_read_is_no_error() {
+        let run = sample_run::recording(Shape::Calm);
+        for (kind, is_error) in [(ErrorKind::BrokenPipe, false), (ErrorKind::StorageFull, true)] {
+            let folder = tempfile::tempdir().unwrap();
+            let outputs = Outputs { record: Some(folder.path().join("run.json")), ..Outputs::default() };
+            let delivered = outputs.deliver(&run, None, 100, &mut Failing(kind));
+            assert_eq!(delivered.is_err(), is_error, "{kind}");
+            assert!(folder.path().join("run.json").exists(), "{kind}");
+        }
     }
 
     #[test]

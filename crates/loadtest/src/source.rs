@@ -74,7 +74,7 @@ pub struct Observed<'a> {
 /// A complete reply.
 #[derive(Clone, Copy, Debug)]
 pub struct ObservedReply<'a> {
-    /// The final status, 200 to 599.
+    /// 101, or 200 to 999.
     pub status: u16,
     /// The body without its framing (chunks are joined), not decompressed.
     pub body: &'a [u8],

@@ -66,7 +66,7 @@ pub fn run<E>(rounds: usize, mut turn: impl FnMut(Turn) -> Result<Recording, E>)
 pub struct SideBySide {
     /// A row for each figure.
     pub rows: Vec<ComparedFigure>,
-    /// Number of ratios behind each row.
+    /// Number of ratios from which the noise is computed: those of turns, or of the rows of two runs.
     pub rounds: usize,
     kind: Kind,
     /// The last recording of the first server.
@@ -272,12 +272,16 @@ impl ComparedFigure {
 }
 
 impl SideBySide {
-    /// Compares two runs that were made one after the other. They are compared row by row, at the same second of the plan; a
-    /// run's own figures are shown beside the median of these ratios. The ratio includes the drift of the machine between the
-    /// runs.
+    /// Compares two runs that were made one after the other. The ratio is that of their whole figures, and includes the drift of the
+    /// machine between the runs. The noise is the spread of the ratios of their rows, each at the same seconds of the plan; it is
+    /// unknown if one run was so long that its rows are longer.
     pub fn of_runs(first: &Recording, second: &Recording) -> SideBySide {
         let whole = [Figures::of_run(first), Figures::of_run(second)];
-        let by_row = (Figures::of_rows(first), Figures::of_rows(second));
+        // Rows of different lengths cover different seconds.
+        let by_row = match first.interval_seconds == second.interval_seconds {
+            true => (Figures::of_rows(first), Figures::of_rows(second)),
+            false => Default::default(),
+        };
         let rounds = by_row.0.len().min(by_row.1.len());
         let row = |(index, figure): (usize, &'static Figure)| {
             let pairs =
@@ -316,6 +320,11 @@ impl SideBySide {
             Kind::Turns => format!(
                 "Figures are medians. A ratio is the median of {rounds} turns of B, each divided by the mean of its two neighbours of A."
             ),
+            Kind::Runs if rounds == 0 => {
+                "Two runs one after the other: what the machine did meanwhile is in the ratios. They have no rows of the same seconds, so \
+                 the noise is unknown."
+                    .to_owned()
+            }
             Kind::Runs => format!(
                 "Two runs one after the other: what the machine did meanwhile is in the ratios. Noise is that of {rounds} rows, each \
                  divided by the other run's."
@@ -451,5 +460,15 @@ mod tests {
         assert_eq!(slower.verdict(), "more");
         assert_eq!(row(&comparison, "rps").verdict(), "within noise");
         assert_eq!(row(&comparison, "rating").verdict(), NONE, "a second has no rating, so it has no noise");
+    }
+
+    #[test]
+    fn rows_of_different_lengths_are_not_compared() {
+        let [calm, slower] = [Shape::Calm, Shape::Slower].map(sample_run::recording);
+        let longer = Recording { interval_seconds: 2, ..slower };
+        let comparison = SideBySide::of_runs(&calm, &longer);
+        let slower = row(&comparison, "latency_us.p50");
+        assert!(slower.ratio.unwrap() > 1.1 && slower.noise.is_none() && slower.verdict() == NONE, "{slower:?}");
+        assert!(comparison.text().contains("the noise is unknown"), "{}", comparison.text());
     }
 }

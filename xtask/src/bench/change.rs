@@ -22,10 +22,15 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 const ROUNDS: usize = 11;
 const STORE_EXAMPLE: &str = "crates/store/examples/read_rate.rs";
 
+/// The kinds of rows.
+const ROWS: [&str; 4] = ["http", "writes", "store", "instructions"];
+
 pub(super) fn run(arguments: &[String]) -> Result<(), String> {
     let (revision, only) = match arguments {
         [flag, revision] if flag == "--before" => (revision, None),
-        [flag, revision, only] if flag == "--before" => (revision, Some(only.as_str())),
+        [flag, revision, only] if flag == "--before" && ROWS.contains(&only.as_str()) => {
+            (revision, Some(only.as_str()))
+        }
         _ => {
             return Err(
                 "wants `--before REVISION`, and behind it `http`, `writes`, `store` or `instructions` for these rows alone".into()
@@ -68,7 +73,7 @@ struct Programs {
 
 impl Programs {
     fn build(revision: &str) -> Result<Programs, String> {
-        let checkout = tools::root().join("target/before");
+        let checkout = tools::target().join("before");
         if checkout.exists() {
             tools::run_with(
                 Command::new("git")
@@ -230,7 +235,7 @@ impl Drop for Measurer {
 }
 
 fn store_rows(programs: &Programs) -> Result<Vec<Row>, String> {
-    let folder = tempfile::tempdir_in(tools::root().join("target")).map_err(|error| format!("a folder: {error}"))?;
+    let folder = tempfile::tempdir_in(tools::target()).map_err(|error| format!("a folder: {error}"))?;
     let program = |programs: &Path| programs.join("examples/read_rate");
     let mut sides = [
         Measurer::start(&program(&programs.before), &folder.path().join("before"))?,

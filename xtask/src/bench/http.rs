@@ -171,6 +171,9 @@ const SHAPES: &[Shape] = &[
 ];
 
 pub(super) fn run(effort: Effort, only: Option<&str>) -> Result<(), String> {
+    if let Some(only) = only.filter(|only| SHAPES.iter().all(|shape| !shape.name.contains(only))) {
+        return Err(format!("`{only}` is part of the name of no row"));
+    }
     let stage = Stage::set(effort)?;
     let mut rows = Vec::new();
     for data in [Data::Train, Data::Million] {

@@ -9,7 +9,7 @@
 //! memory.
 
 use super::memory_limit::MemoryLimit;
-use super::open_load::{Latency, OpenLoad};
+use super::open_load::{Latency, OpenLoad, quantiles};
 use super::process::Server;
 use super::results::{Row, record};
 use super::stage::{Stage, require_room};
@@ -125,9 +125,9 @@ fn measure(stage: &Stage, limit: &MemoryLimit, documents: u64, gigabytes: u64) -
                 warm.push(random_reads(stage, &server, HOT, seed)?);
                 alone.push(load.measure(&server, HOT_RATE, &hot)?);
                 let rate = median(cold.clone()) / 2.0;
-                let mut reader = load.start(&server, rate, &all)?;
+                let reader = load.start(&server, rate, &all)?;
                 let during = load.measure(&server, HOT_RATE, &hot);
-                let _ = reader.wait();
+                quantiles(reader)?;
                 beside.push(during?);
             }
             Ok(())

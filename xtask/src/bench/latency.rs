@@ -2,7 +2,7 @@
 //! durable POSTs.
 
 use super::http::body_bytes;
-use super::open_load::{Latency, OpenLoad};
+use super::open_load::{Latency, OpenLoad, quantiles};
 use super::results::{Row, record};
 use super::stage::{Stage, TRAIN};
 use super::wrk::Load;
@@ -31,9 +31,9 @@ pub(super) fn run(effort: Effort) -> Result<(), String> {
     for _ in 0..effort.rounds {
         floors.push(load.measure(&floor, rate, GETS)?);
         alone.push(load.measure(&server, rate, GETS)?);
-        let mut writer = load.start(&server, POST_RATE, POSTS)?;
+        let writer = load.start(&server, POST_RATE, POSTS)?;
         let during = load.measure(&server, rate, GETS);
-        let _ = writer.wait();
+        quantiles(writer)?;
         beside.push(during?);
         floors.push(load.measure(&floor, rate, GETS)?);
     }

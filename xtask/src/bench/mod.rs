@@ -70,6 +70,9 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), String> {
         Some((first, rest)) if first == "bank" => return bank::run(rest),
         _ => {}
     }
+    if let Some(flag) = arguments.iter().find(|argument| argument.starts_with("--") && *argument != "--quick") {
+        return Err(format!("`{flag}` is no option of this bench; allowed: --quick"));
+    }
     let quick = arguments.iter().any(|argument| argument == "--quick");
     let effort = if quick {
         Effort { rounds: 3, seconds: 1, record: false }
@@ -93,7 +96,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), String> {
         (Some("loadtest"), None) => loadtest::run(effort),
         (Some("lab"), None) => lab::run(effort),
         (other, _) => Err(format!(
-            "`{}` is no bench; allowed: http [ROW], latency, writes, feed, import [full], memory, json, proxy, client, tls, loadtest, lab, store, large, query, adhoc, bank, change --before REVISION",
+            "`{}` is no bench; allowed: http [ROW], latency, writes, feed, import [full], memory, json, proxy, client, tls, web, loadtest, lab, store, large, query, adhoc, bank, change --before REVISION",
             other.unwrap_or("")
         )),
     }

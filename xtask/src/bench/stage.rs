@@ -56,7 +56,7 @@ impl Stage {
             tools::require(program, package)?;
         }
         // Next to the build, not in /tmp, which may be in memory: durable writes must be measured on a disk.
-        let target = tools::root().join("target");
+        let target = tools::target();
         let folder = std::fs::create_dir_all(&target).and_then(|()| tempfile::tempdir_in(&target));
         let folder = folder.map_err(|error| format!("a temporary folder: {error}"))?;
         let floor = folder.path().join("floor");

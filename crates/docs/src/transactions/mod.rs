@@ -13,6 +13,7 @@ mod writing;
 pub use body::BodySchema;
 pub use statement::{RowsWanted, StepsCall, StepsDone};
 pub use transaction::{
-    Applied, DocumentTransaction, Elsewhere, GivenBack, RunDone, TRANSACTION_WRITES_MAX, TransactionBody, take_given_up,
+    Applied, DocumentTransaction, Elsewhere, GivenBack, LongTransaction, RunDone, TRANSACTION_WRITES_MAX,
+    TransactionBody, take_given_up,
 };
 pub use writing::{Submission, TakeLong, WriteCallback};

@@ -118,9 +118,12 @@ pub type RunDone<T, E> = Box<dyn FnOnce(Result<T, E>) + Send>;
 /// A transaction that was not accepted.
 pub type GivenBack<T, E> = (TransactionBody<T, E>, RunDone<T, E>);
 
-/// Receives a transaction that turned out to be too long for an event loop, and must run it by [`DocumentDatabase::transact`] on
-/// another thread. May be called on a thread of the store and must not block.
-pub type Elsewhere = Arc<dyn Fn(Box<dyn FnOnce(&DocumentDatabase) + Send>) + Send + Sync>;
+/// A transaction that turned out to be too long for an event loop. With a database it runs and waits until it is durable; without
+/// one it is refused as busy.
+pub type LongTransaction = Box<dyn FnOnce(Option<&DocumentDatabase>) + Send>;
+
+/// Receives long transactions, and must run them on another thread. May be called on a thread of the store and must not block.
+pub type Elsewhere = Arc<dyn Fn(LongTransaction) + Send + Sync>;
 
 impl DocumentDatabase {
     /// Runs a transaction and waits until it is durable; a lone caller commits on its own thread. If the closure panics,
@@ -249,7 +252,13 @@ where
         let Running { passing, mut run, outcome, checks, done, elsewhere } = *self;
         if checks.is_long() && matches!(commit, Err(engine::StoreError::Aborted)) {
             drop(passing);
-            return elsewhere(Box::new(move |database| done(database.transact(&mut *run))));
+            return elsewhere(Box::new(move |database| match database {
+                Some(database) => done(database.transact(&mut *run)),
+                None => {
+                    drop(run);
+                    done(Err(WriteError::Busy.into()));
+                }
+            }));
         }
         // The closure's captures are dropped before `done` is called, because its receiver may reopen the folder.
         drop((passing, run));

@@ -30,6 +30,8 @@ use std::time::{Duration, Instant};
 
 /// Number of ready tasks up to which a loop takes new ones: enough to share one lock and one reading of the clock, few enough
 /// that the loops finish at about the same time.
+/// The longest wait: a hundred years.
+const WAIT_LONGEST: Duration = Duration::from_secs(100 * 365 * 86_400);
 const BATCH: usize = 16;
 
 /// Settings of event loops.
@@ -262,7 +264,11 @@ impl Shared {
         let pool = match &self.waits {
             // Counted from the suspension, not from the begin of the turn: a wait may be longer than requested, but never
             // shorter.
-            Waits::OnTimers => return own.timers.push(Instant::now() + duration, task),
+            Waits::OnTimers => {
+                let now = Instant::now();
+                let due = now.checked_add(duration).unwrap_or(now + WAIT_LONGEST);
+                return own.timers.push(due, task);
+            }
             Waits::OnThreads(pool) => pool,
         };
         let shared = Arc::clone(self);

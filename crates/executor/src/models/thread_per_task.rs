@@ -46,6 +46,12 @@ impl ThreadPerTask {
         self.shared.admission.wait_empty();
     }
 
+    /// Refuses a task, as full or as draining.
+    pub(super) fn refuse(&self, task: BoxCoroutine) -> Refused<BoxCoroutine> {
+        self.shared.counters.count_refused();
+        if self.shared.admission.is_closed() { Refused::Draining(task) } else { Refused::Full(task) }
+    }
+
     /// Number of running tasks.
     pub(super) fn inside(&self) -> usize {
         self.shared.admission.inside()

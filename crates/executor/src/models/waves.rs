@@ -45,7 +45,7 @@ impl Waves {
 
 impl Executor for Waves {
     fn try_submit(&self, task: BoxCoroutine) -> Result<(), Refused<BoxCoroutine>> {
-        let Some(mut started) = self.try_place() else { return Err(Refused::Full(task)) };
+        let Some(mut started) = self.try_place() else { return Err(self.threads.refuse(task)) };
         self.threads.try_submit(task)?;
         *started += 1;
         Ok(())

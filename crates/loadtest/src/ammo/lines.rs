@@ -47,6 +47,11 @@ impl<R: BufRead> Lines<R> {
 
     /// The next line that is neither blank nor a comment, trimmed.
     pub(crate) fn next_entry(&mut self) -> Result<Option<&[u8]>, AmmoError> {
+        Ok(self.next_whole_entry()?.map(<[u8]>::trim_ascii))
+    }
+
+    /// The same with the blanks at its end, which may belong to its last field.
+    pub(crate) fn next_whole_entry(&mut self) -> Result<Option<&[u8]>, AmmoError> {
         loop {
             match self.next()? {
                 None => return Ok(None),
@@ -54,7 +59,7 @@ impl<R: BufRead> Lines<R> {
                 Some(_) => {}
             }
         }
-        Ok(Some(self.line.trim_ascii()))
+        Ok(Some(self.line.trim_ascii_start()))
     }
 
     /// Number of the line read last, from 1.

@@ -5,6 +5,7 @@
 //! are ready to send (phantom) need no draft.
 
 use crate::source::REQUEST_BYTES_MAX;
+use std::borrow::Cow;
 use std::fmt;
 
 /// Largest number of header fields of a request: no client sends more, and servers refuse them.
@@ -100,7 +101,7 @@ impl Draft {
         let (host, target) = split_url(url);
         Draft {
             method: method.to_owned(),
-            target: target.to_owned(),
+            target: target.into_owned(),
             host: host.map(str::to_owned),
             ..Draft::default()
         }
@@ -218,12 +219,15 @@ fn append_target(target: &str, out: &mut Vec<u8>) {
 }
 
 /// Host and target of a URL; a URL without a scheme is a target. A URL without a path means `/`.
-fn split_url(url: &str) -> (Option<&str>, &str) {
-    let Some(rest) = url.strip_prefix("http://").or_else(|| url.strip_prefix("https://")) else { return (None, url) };
-    match rest.find(['/', '#']) {
-        Some(end) if rest[end..].starts_with('/') => (Some(&rest[..end]), &rest[end..]),
-        Some(end) => (Some(&rest[..end]), "/"),
-        None => (Some(rest), "/"),
+fn split_url(url: &str) -> (Option<&str>, Cow<'_, str>) {
+    let Some(rest) = url.strip_prefix("http://").or_else(|| url.strip_prefix("https://")) else {
+        return (None, url.into());
+    };
+    let (host, target) = rest.split_at(rest.find(['/', '?', '#']).unwrap_or(rest.len()));
+    match target.as_bytes().first() {
+        Some(b'/') => (Some(host), target.into()),
+        Some(b'?') => (Some(host), format!("/{target}").into()),
+        _ => (Some(host), "/".into()),
     }
 }
 
@@ -272,6 +276,10 @@ mod encoding {
         assert_eq!(text.as_deref(), Ok(expected));
         let text = encoded(&Draft::of_url("GET", "https://a.example")).expect("a root");
         assert!(text.starts_with("GET / HTTP/1.1\r\nHost: a.example\r\n"), "{text}");
+        for (url, target) in [("http://a.example?x=1#y", "/?x=1"), ("http://a.example#y?", "/")] {
+            let text = encoded(&Draft::of_url("GET", url)).expect("a root");
+            assert!(text.starts_with(&format!("GET {target} HTTP/1.1\r\nHost: a.example\r\n")), "{text}");
+        }
     }
 
     #[test]

@@ -47,7 +47,7 @@ impl AnswerDifferences {
 
 /// The beginning of a text that a difference keeps.
 pub(crate) fn cut(bytes: &[u8]) -> Vec<u8> {
-    bytes[..bytes.len().min(SHOWN_BYTES_MAX)].to_vec()
+    bytes[..bytes.len().min(SHOWN_BYTES_MAX + 1)].to_vec()
 }
 
 impl fmt::Display for Difference {
@@ -89,7 +89,7 @@ impl fmt::Display for Shown<'_> {
                 false => write!(f, "{character}")?,
             }
         }
-        f.write_str(if self.0.len() >= SHOWN_BYTES_MAX { "…" } else { "" })
+        f.write_str(if self.0.len() > SHOWN_BYTES_MAX { "…" } else { "" })
     }
 }
 
@@ -115,6 +115,8 @@ mod showing {
         assert_eq!(lines[1], r#"  request   POST /a HTTP/1.1 {"x":\n1}"#);
         assert_eq!(lines[2], "  expected  200 (any body)");
         assert!(lines[3].starts_with(r"  received  200 \u{1b}") && lines[3].ends_with('…'), "{}", lines[3]);
+        let whole = Difference { received: (200, cut(&[b'x'; SHOWN_BYTES_MAX])), ..difference(3) }.to_string();
+        assert!(whole.ends_with('x'), "it was not cut: {whole}");
     }
 
     #[test]

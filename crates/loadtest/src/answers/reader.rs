@@ -27,7 +27,7 @@ impl AnswerLines {
 
     /// The next answer. `None` after the last one.
     pub(crate) fn next(&mut self) -> Result<Option<Expected>, AmmoError> {
-        let Some(line) = self.lines.next_entry()? else { return Ok(None) };
+        let Some(line) = self.lines.next_whole_entry()? else { return Ok(None) };
         let parsed = parse(line);
         parsed.map(Some).map_err(|reason| self.lines.error(reason))
     }
@@ -122,6 +122,14 @@ mod lines {
         assert_eq!(parse(line.as_bytes()), Ok(expected("PUT", "/a", 204, Some(""))));
         let line = r#"{"path":"/a","status":200,"body":"a\n"}"#;
         assert_eq!(parse(line.as_bytes()), Ok(expected("GET", "/a", 200, Some("a\n"))));
+    }
+
+    #[test]
+    fn blanks_at_the_end_belong_to_the_body() {
+        let text = "  GET\t/a\t200\ttext \t\r\nGET\t/a\t200 \n";
+        let mut lines = AnswerLines::new("answers", Box::new(std::io::Cursor::new(text)));
+        assert_eq!(lines.next().expect("an answer"), Some(expected("GET", "/a", 200, Some("text \t"))));
+        assert_eq!(lines.next().expect("an answer"), Some(expected("GET", "/a", 200, None)));
     }
 
     #[test]

@@ -44,11 +44,16 @@ pub struct ResultArguments {
     #[arg(long, value_name = "URL")]
     pub metrics: Option<String>,
     /// A header field for the metrics; may be given several times
-    #[arg(long, value_name = "NAME: VALUE", requires = "metrics")]
+    #[arg(long, value_name = "NAME: VALUE", requires = "metrics", value_parser = metrics_header)]
     pub metrics_header: Vec<String>,
     /// End with status 1 if this holds: p99>5ms, errors>0.1%, rps<1000, rating>100, invalid; may be given several times
     #[arg(long, value_name = "CONDITION")]
     pub fail_if: Vec<FailIf>,
+}
+
+fn metrics_header(text: &str) -> Result<String, String> {
+    let (name, value) = text.split_once(':').ok_or("write NAME: VALUE")?;
+    Ok(format!("{}: {}", name.trim(), value.trim()))
 }
 
 fn rounds(text: &str) -> Result<usize, String> {
@@ -112,5 +117,5 @@ pub(super) fn add_samples(sampler: Sampler, recording: &mut Recording) -> Option
     let sampled = sampler.stop(now.checked_sub(since_start).unwrap_or(now));
     recording.server = sampled.samples;
     let why = sampled.last_failure?;
-    Some(format!("--metrics: {} questions got no answer, the last one: {why}", sampled.failures))
+    Some(format!("--metrics: {} requests failed; the last one: {why}", sampled.failures))
 }

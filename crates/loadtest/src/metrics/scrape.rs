@@ -63,6 +63,9 @@ impl Address {
         let (authority, path) = rest.split_at(rest.find(['/', '?']).unwrap_or(rest.len()));
         let path = if path.starts_with('/') { path.to_owned() } else { format!("/{path}") };
         let path = path.split('#').next().unwrap_or_default();
+        if authority.contains('@') {
+            return Err("its address must have no user name: send it with --metrics-header 'Authorization: …'".into());
+        }
         let (host, port) = host_and_port(authority)?;
         let fields: String = headers.iter().map(|field| format!("{}\r\n", field.trim())).collect();
         let mut characters = url.chars().chain(headers.iter().flat_map(|field| field.chars()));
@@ -78,7 +81,6 @@ impl Address {
 
 /// `[::1]:8080`, `localhost`, `127.0.0.1:80`.
 fn host_and_port(authority: &str) -> Result<(String, u16), String> {
-    let authority = authority.rsplit('@').next().unwrap_or_default();
     let (host, port) = match authority.rsplit_once(':') {
         Some((host, port)) if !port.ends_with(']') => (host, port.parse().map_err(|_| format!("`{port}` is no port"))?),
         _ => (authority, HTTP_PORT),
@@ -139,7 +141,8 @@ mod tests {
             assert_eq!((page.host.as_str(), page.port), (host, port), "{url}");
             assert!(page.request.starts_with(&format!("GET {path} HTTP/1.1\r\n")), "{}", page.request);
         }
-        for url in ["https://a/", "a:80", "http://", "http://a:x/", "http://a/ b", "http://a/\r\nX: y"] {
+        for url in ["https://a/", "a:80", "http://", "http://a:x/", "http://a/ b", "http://a/\r\nX: y", "http://u:p@a/"]
+        {
             assert!(Address::parse(url, &[]).is_err(), "{url}");
         }
         assert!(Address::parse("http://a/", &["X: a\r\nY: b".into()]).is_err());

@@ -139,6 +139,10 @@ impl App {
                 "the application nested at {prefix} has sessions or form tokens: set them on the one around it"
             ));
         }
+        if !prefix.starts_with('/') || prefix.ends_with('/') {
+            self.mistakes
+                .push(format!("the prefix \"{prefix}\" of a nested application must begin with / and not end with it"));
+        }
         let around: Arc<[Box<dyn Around>]> = around.into();
         for Route { method, pattern, endpoint } in routes {
             let pattern = if pattern == "/" { prefix.to_owned() } else { format!("{prefix}{pattern}") };
@@ -306,6 +310,12 @@ impl App {
             Pools::default()
         });
         let protection = protection.build(&mut mistakes);
+        if let Some(loops_max) = database.as_ref().map(Database::loops_max).filter(|max| *max < settings.threads) {
+            mistakes.push(format!(
+                "{} event loops have no readers of the database: App::threads({loops_max}) at most, or Database::open_with and a larger readers_max",
+                settings.threads
+            ));
+        }
         let resources = Resources { states, database, protection, pools };
         for route in &routes {
             let mut needs = Needs { resources: &resources, pattern: &route.pattern, missing: Vec::new() };

@@ -15,6 +15,8 @@ use std::time::{Duration, Instant};
 
 /// Prefix of a Unix socket's address.
 const UNIX: &str = "unix:";
+/// The longest drain: a hundred years.
+const DRAIN_LONGEST: Duration = Duration::from_secs(100 * 365 * 86_400);
 
 impl App {
     /// Serves on this address (`127.0.0.1:8080`, `[::]:80`, `unix:/run/app.sock`; port 0 is any free one) until the process receives
@@ -83,7 +85,8 @@ impl RunningApp {
 
     fn end(&mut self) -> std::io::Result<()> {
         let Some(reactor) = self.reactor.take() else { return Ok(()) };
-        let deadline = Instant::now() + self.drain_max;
+        let now = Instant::now();
+        let deadline = now.checked_add(self.drain_max).unwrap_or(now + DRAIN_LONGEST);
         reactor.drain(self.drain_max);
         let outcome = reactor.join();
         self.environment.resources.pools.drain(deadline);

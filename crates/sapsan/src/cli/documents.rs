@@ -117,13 +117,13 @@ pub(crate) struct GenerateTravels {
     /// The zip file to write
     pub(crate) out: PathBuf,
     /// Number of users
-    #[arg(long, default_value_t = 10_057)]
+    #[arg(long, default_value_t = 10_057, value_parser = clap::value_parser!(u32).range(..=1_000_000_000))]
     pub(crate) users: u32,
     /// Number of locations
-    #[arg(long, default_value_t = 7_628)]
+    #[arg(long, default_value_t = 7_628, value_parser = clap::value_parser!(u32).range(..=1_000_000_000))]
     pub(crate) locations: u32,
     /// Number of visits
-    #[arg(long, default_value_t = 100_570)]
+    #[arg(long, default_value_t = 100_570, value_parser = clap::value_parser!(u32).range(..=1_000_000_000))]
     pub(crate) visits: u32,
     /// Write visits only. Their users and locations come from another data set
     #[arg(long)]

@@ -37,6 +37,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 /// Most bytes of cached prepared statements.
 const STATEMENT_BYTES_MAX: usize = 8 << 20;
+/// Readers of the store for threads that are no event loops: expiry, views, and calls that wait.
+const OTHER_READERS: usize = 64;
 /// Bounds of a query on a thread that may wait.
 const BOUNDS: Bounds = Bounds { rows_max: 10_000_000, time_max: None };
 
@@ -49,6 +51,8 @@ pub struct Database {
 /// May be dropped on any thread, even one of the store: dropping waits for no thread.
 pub(crate) struct Inner {
     pub(crate) docs: docs::DocumentDatabase,
+    /// Readers of the store, of which each event loop takes one.
+    readers_max: usize,
     pub(crate) statements: Statements,
     /// Idle readers of threads that may wait. There are as many as were ever in use at once.
     idle: Mutex<Vec<Reading>>,
@@ -91,13 +95,20 @@ impl Database {
         config: &Config,
         options: docs::engine::StoreOptions,
     ) -> Result<Database, OpenError> {
+        let readers_max = options.readers_max;
         let (docs, recovery) = docs::DocumentDatabase::open(config, folder.as_ref(), options)?;
         tracing::info!(batches = recovery.batches, torn = recovery.torn_bytes, elapsed = ?recovery.elapsed, "the database is open");
         let statements = Statements::new(STATEMENT_BYTES_MAX);
         let views = docs.catalog().views.iter().filter_map(|view| DeclaredView::new(&docs, view)).collect();
-        let inner = Arc::new(Inner { docs, statements, idle: Mutex::default(), views, long: Arc::default() });
+        let inner =
+            Arc::new(Inner { docs, readers_max, statements, idle: Mutex::default(), views, long: Arc::default() });
         expiry::start(&inner).map_err(OpenError::Thread)?;
         Ok(Database { inner })
+    }
+
+    /// Number of event loops whose readers the store has, beside those of other threads.
+    pub(crate) fn loops_max(&self) -> usize {
+        self.inner.readers_max.saturating_sub(OTHER_READERS).max(1)
     }
 
     /// The database of crate `docs`, for imports, verification and statistics.

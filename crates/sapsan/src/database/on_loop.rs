@@ -34,12 +34,12 @@ struct Held(Box<TryHeld>);
 type TryHeld = dyn FnOnce(&LoopDatabase) -> Option<Held>;
 
 impl LoopDatabase {
-    /// Panics if the store has no reader left; it has more readers than any machine has cores.
+    /// Panics if the store has no reader left: see [`Database::loops_max`].
     pub(crate) fn new(database: &Database) -> LoopDatabase {
         let reading = Reading::new(&database.inner.docs).expect("the store has more readers than there are loops");
         reading.session.gather_submissions();
-        let (line, docs) = (Arc::clone(&database.inner.long), database.inner.docs.clone());
-        let elsewhere: Elsewhere = Arc::new(move |job| line.push(&docs, job));
+        let (queue, docs) = (Arc::clone(&database.inner.long), database.inner.docs.clone());
+        let elsewhere: Elsewhere = Arc::new(move |job| queue.push(&docs, job));
         LoopDatabase { database: database.clone(), reading, elsewhere, held: RefCell::default() }
     }
 

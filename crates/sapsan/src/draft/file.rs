@@ -204,15 +204,35 @@ fn quoted(text: &str) -> String {
     serde_json::Value::from(text).to_string().replace('\u{7f}', "\\u007f")
 }
 
-/// A file's name as a word of a shell command in a comment.
+/// A file's name as a word of a shell command in a comment: quoted so that the shell expands nothing in it, and escaped where it has
+/// control characters.
 fn word(name: &str) -> String {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_-./".contains(&byte) || byte >= 0x80;
-    if name.bytes().all(is_plain) { name.to_owned() } else { quoted(name) }
+    if name.bytes().all(is_plain) {
+        name.to_owned()
+    } else if name.chars().any(char::is_control) {
+        quoted(name)
+    } else {
+        format!("'{}'", name.replace('\'', r"'\''"))
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_shell_expands_nothing_in_a_files_name() {
+        for (name, expected) in [
+            ("a-1.csv", "a-1.csv"),
+            ("a b.csv", "'a b.csv'"),
+            ("a$(id)`id`.csv", "'a$(id)`id`.csv'"),
+            ("it's.csv", r"'it'\''s.csv'"),
+            ("a\nb", r#""a\nb""#),
+        ] {
+            assert_eq!(word(name), expected);
+        }
+    }
     use proptest::prelude::*;
     use server::config::ServiceConfig;
     use std::path::Path;

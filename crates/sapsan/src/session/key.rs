@@ -154,7 +154,10 @@ fn read(path: &Path) -> io::Result<String> {
         tracing::warn!(path = %path.display(), "the file of session keys is open to others than its owner: chmod 600 it");
     }
     let mut text = String::new();
-    file.take(FILE_BYTES_MAX).read_to_string(&mut text)?;
+    file.take(FILE_BYTES_MAX + 1).read_to_string(&mut text)?;
+    if text.len() as u64 > FILE_BYTES_MAX {
+        return Err(io::Error::other(format!("it has more than {FILE_BYTES_MAX} bytes")));
+    }
     Ok(text)
 }
 
@@ -230,6 +233,14 @@ mod tests {
         assert_eq!(keys.iter().map(<[u8]>::len).collect::<Vec<_>>(), [32, 32, 48]);
         assert!(keys.iter().take(2).all(|key| key == [0xff; 32]));
         assert_eq!(format!("{keys:?}"), "Keys(3 secret)");
+    }
+
+    #[test]
+    fn a_file_that_is_too_long_is_refused_and_not_cut() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("keys");
+        std::fs::write(&path, format!("{}\n{}", key_text(1), "#".repeat(FILE_BYTES_MAX as usize))).unwrap();
+        assert!(read(&path).unwrap_err().to_string().contains("more than 65536 bytes"));
     }
 
     #[test]

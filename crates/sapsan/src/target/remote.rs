@@ -2,7 +2,7 @@
 
 use crate::cli::Secret;
 use std::io::{Read, Write};
-use std::net::{TcpStream, ToSocketAddrs};
+use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 
@@ -81,11 +81,7 @@ impl Remote {
     ) -> Result<(u16, Vec<u8>), String> {
         let told = |error: std::io::Error| format!("{}: {error}", self.place);
         let (mut stream, host): (Box<dyn Stream>, &str) = match &self.place {
-            Place::Authority(authority) => {
-                let mut addresses = authority.to_socket_addrs().map_err(told)?;
-                let address = addresses.next().ok_or_else(|| format!("{authority}: no such host"))?;
-                (Box::new(TcpStream::connect(address).map_err(told)?), authority)
-            }
+            Place::Authority(authority) => (Box::new(TcpStream::connect(authority.as_str()).map_err(told)?), authority),
             Place::Unix(path) => (Box::new(UnixStream::connect(path).map_err(told)?), "localhost"),
         };
         let head = format!(
@@ -98,9 +94,11 @@ impl Remote {
         let mut reply = Vec::new();
         stream.take(bytes_max).read_to_end(&mut reply).map_err(told)?;
         if reply.len() as u64 == bytes_max {
-            return Err(format!("{}: its answer to {method} {target} has more than {bytes_max} bytes", self.place));
+            return Err(format!("{}: its answer to {method} {target} has {bytes_max} bytes or more", self.place));
         }
-        parse(reply).ok_or_else(|| format!("{}: it closed the connection without an answer", self.place))
+        let why =
+            if reply.is_empty() { "it closed the connection without an answer" } else { "its answer is no HTTP reply" };
+        parse(reply).ok_or_else(|| format!("{}: {why}", self.place))
     }
 }
 

@@ -21,6 +21,21 @@ fn check(app: App, expected: &str) {
 }
 
 #[test]
+fn more_event_loops_than_the_database_has_readers_are_told_at_the_start() {
+    let folder = tempfile::tempdir().unwrap();
+    let database = Database::open(folder.path(), "").unwrap();
+    match App::new().database(database).threads(400).start("127.0.0.1:0") {
+        Err(error) => assert!(error.to_string().contains("App::threads(192) at most"), "{error}"),
+        Ok(_) => panic!("it started"),
+    }
+}
+
+#[test]
+fn a_drain_may_be_as_long_as_a_duration() {
+    started(App::new().get("/", || "a").drain_max(Duration::MAX)).stop();
+}
+
+#[test]
 fn what_the_application_lacks_is_told_at_the_start() {
     check(App::new().get("/", |_: State<'_, u32>| "a"), "route \"GET /\": a state of type u32 is missing");
     check(App::new().get("/", |_: Shared<u32>| "a"), "Arc<u32> is missing");
@@ -36,6 +51,8 @@ fn what_the_application_lacks_is_told_at_the_start() {
     check(App::new().nest("/a", App::new().get("/{a}", |_: Path<(u8, u8)>| "a")), "route \"GET /a/{a}\": its handler");
     let inner = || Sessions::signed(Keys::from_bytes(&[7; 32]).unwrap());
     check(App::new().nest("/a", App::new().sessions(inner())), "has sessions or form tokens");
+    check(App::new().nest("/a/", App::new()), "must begin with / and not end with it");
+    check(App::new().nest("a", App::new()), "must begin with / and not end with it");
     let all = mistakes(App::new().get("/a", |_: State<'_, u32>| "a").get("/b", |_: Db<'_>| "b"));
     assert_eq!(all.lines().count(), 3, "{all}");
     let none = Threads { count: 0, queue_max: 1 };

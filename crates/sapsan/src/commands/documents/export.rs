@@ -84,6 +84,9 @@ fn chosen<'c>(
     format: ExportFormat,
     all: &'c [CollectionOutline],
 ) -> Result<Vec<&'c CollectionOutline>, String> {
+    if all.is_empty() && (arguments.collection.is_some() || format != ExportFormat::Json) {
+        return Err("there is no collection".to_owned());
+    }
     let names = || all.iter().map(|collection| collection.name.as_str()).collect::<Vec<_>>().join(", ");
     if let Some(name) = &arguments.collection {
         let found = all.iter().find(|collection| collection.name == *name);

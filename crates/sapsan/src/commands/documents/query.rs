@@ -67,6 +67,10 @@ fn change(
             let mut table = Table::new(change.columns());
             let changed = change.execute(database, &values, budget, &mut table);
             if changed.is_ok() && table.rows.first().is_some_and(|head| !head.is_empty()) {
+                if table.is_full() {
+                    table.rows.truncate(TABLE_ROWS_MAX + 1);
+                    output::notice(format_args!("only the first {TABLE_ROWS_MAX} rows are shown"));
+                }
                 table.print(&mut out);
             }
             changed
@@ -77,7 +81,7 @@ fn change(
     output::bytes(&out)
 }
 
-/// No bound but that of memory, and of the disk where what exceeds it goes.
+/// Rows are unlimited, the output has at most 1 GiB; data beyond the memory of a query goes to disk if it may.
 fn budget(spill: Option<&Arc<SpillSpace>>) -> Budget<'_> {
     let now_ms = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as i64);
     Budget { now_ms, rows_max: u64::MAX, output_bytes_max: 1 << 30, spill, ..Budget::default() }
@@ -102,7 +106,7 @@ fn execute(
         Format::Table => {
             let mut table = Table::new(query.columns());
             let outcome = query.execute(&session.now(), values, budget, &mut table);
-            if table.rows.len() > TABLE_ROWS_MAX + 1 {
+            if outcome.is_ok() && table.is_full() {
                 return Err(format!("over {TABLE_ROWS_MAX} rows: add LIMIT, or take --format ndjson"));
             }
             table.print(&mut out);
@@ -122,20 +126,26 @@ fn given(params: &[String]) -> Result<ParameterValues, String> {
     pairs.collect::<Result<_, String>>().map(ParameterValues::new)
 }
 
-/// Rows as text, the head first.
+/// Rows as text, the head first. It holds one row more than are shown.
 struct Table {
     rows: Vec<Vec<String>>,
+    /// A row was left out.
+    is_cut: bool,
     bytes: usize,
 }
 
 impl RowSink for Table {
     fn begin_row(&mut self) {
-        if self.rows.len() <= TABLE_ROWS_MAX + 1 {
-            self.rows.push(Vec::new());
+        match self.is_full() {
+            true => self.is_cut = true,
+            false => self.rows.push(Vec::new()),
         }
     }
 
     fn field(&mut self, _column: usize, field: FieldValue<'_>) {
+        if self.is_cut {
+            return;
+        }
         let mut json = Vec::new();
         write_field(field, &mut json);
         let text = match serde_json::from_slice(&json) {
@@ -158,7 +168,12 @@ impl RowSink for Table {
 
 impl Table {
     fn new(columns: Vec<&str>) -> Table {
-        Table { rows: vec![columns.into_iter().map(str::to_owned).collect()], bytes: 0 }
+        Table { rows: vec![columns.into_iter().map(str::to_owned).collect()], is_cut: false, bytes: 0 }
+    }
+
+    /// Whether it has more rows than are shown.
+    fn is_full(&self) -> bool {
+        self.rows.len() > TABLE_ROWS_MAX + 1
     }
 
     fn print(&mut self, out: &mut Vec<u8>) {
@@ -184,6 +199,27 @@ impl Table {
                 out.extend_from_slice(lines.join("  ").as_bytes());
                 out.push(b'\n');
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tables {
+    use super::*;
+
+    #[test]
+    fn rows_beyond_those_that_are_shown_are_left_out() {
+        for (rows, is_full, shown) in
+            [(TABLE_ROWS_MAX, false, TABLE_ROWS_MAX), (TABLE_ROWS_MAX + 5, true, TABLE_ROWS_MAX + 1)]
+        {
+            let mut table = Table::new(vec!["id"]);
+            for row in 0..rows {
+                table.begin_row();
+                table.field(0, FieldValue::Value(Value::Integer(row as i64)));
+                table.end_row();
+            }
+            assert_eq!((table.is_full(), table.rows.len() - 1), (is_full, shown));
+            assert!(table.rows.iter().all(|row| row.len() == 1));
         }
     }
 }

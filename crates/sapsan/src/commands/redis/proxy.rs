@@ -193,17 +193,28 @@ fn settle_limits(limits: &mut ProxyLimits, given: &LimitArguments) {
     take(&mut limits.stall_max, given.stall_max);
 }
 
-/// SIGHUP: reads the nodes and the certificate again. What is wrong is told, and what was in force stays.
+/// SIGHUP: reads the nodes and the certificate again. All of them are checked before any is replaced; a mistake is reported, and
+/// everything stays as it was.
 fn reload(arguments: &Proxy, running: &[(Option<String>, RunningProxy)]) {
     let taken = pools(arguments).and_then(|pools| {
         let files = tls_files(arguments)?;
-        for (name, running) in running {
+        if let Some(files) = &files {
+            files.server()?;
+        }
+        let found = running.iter().map(|(name, running)| {
             let pool = pools.iter().find(|pool| pool.name == *name);
             let pool = pool.ok_or_else(|| format!("pool {} is gone", name.as_deref().unwrap_or_default()))?;
+            Ok((running, pool))
+        });
+        for (running, pool) in found.collect::<Result<Vec<_>, String>>()? {
             running.set_nodes(pool.config.nodes.clone()).map_err(|error| error.to_string())?;
             if let (Some(tls), Some(files)) = (&running.config().tls, &files) {
                 files.replace(tls)?;
             }
+        }
+        for new in pools.iter().filter(|pool| running.iter().all(|(name, _)| *name != pool.name)) {
+            let name = new.name.as_deref().unwrap_or_default();
+            output::notice(format_args!("sapsan: pool {name} is new: restart the proxy to serve it"));
         }
         Ok(())
     });

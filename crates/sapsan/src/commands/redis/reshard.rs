@@ -63,7 +63,7 @@ fn stop_at_interrupt() -> Result<Arc<AtomicBool>, String> {
         termination.wait();
         set.store(true, Ordering::Relaxed);
         termination.wait();
-        std::process::exit(1);
+        std::process::exit(process::CUT_STATUS);
     };
     std::thread::Builder::new().name("signals".to_owned()).spawn(wait).map_err(|error| error.to_string())?;
     Ok(stop)
