@@ -167,7 +167,7 @@ struct Working {
 impl Working {
     const ADDRESSES: [([u8; 4], &[u8]); 2] = [([127, 0, 0, 2], b"l\n"), ([127, 0, 0, 3], b"s\n")];
     const CONNECTIONS: usize = 16;
-    const LINES: usize = 400;
+    const LINES: usize = 100;
     /// The loop counts no turn as longer: its thread had no processor.
     const COUNTED_MAX: Duration = Duration::from_millis(2);
 }
@@ -177,7 +177,7 @@ impl Protocol for Working {
         let Some(kind) = io.input().first().copied() else { return };
         io.consume(2);
         let (begun, is_short) = (Instant::now(), kind == b's');
-        let takes = Duration::from_micros(if is_short { 15 } else { 150 });
+        let takes = Duration::from_micros(if is_short { 100 } else { 1_000 });
         while begun.elapsed() < takes {}
         let took = begun.elapsed().min(Self::COUNTED_MAX).as_nanos() as u64;
         if is_short {
