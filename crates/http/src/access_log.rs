@@ -5,7 +5,7 @@
 //! ```
 //!
 //! Time of the reply (RFC 3339, UTC), peer (or, if a trusted proxy forwarded the request, the client's address without a port),
-//! request line, status, bytes of the reply (of a stream: of its head), and the time from parsing to the reply's place in the
+//! request line, status, bytes of the reply, and the time from parsing to the reply's place in the
 //! write queue. A `"` in the target is written as `%22`; control bytes cannot occur there.
 
 use std::fmt::Display;

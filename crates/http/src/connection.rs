@@ -250,7 +250,7 @@ impl<S: Service> Connection<S> {
             return self.end_pieces(io, Err(refusal));
         }
         let before = io.output().len();
-        let head_only = io.input().starts_with(b"HEAD ");
+        let head_only = self.reader.is_head(io.input());
         serve::refuse(&self.shared.worker, &mut self.ring, refusal, head_only, io.output());
         self.count_appended(io.output().len() - before);
         self.end_request(io);
@@ -292,6 +292,7 @@ impl<S: Service> Connection<S> {
             }
             if let Held::Stream(_, head, stream) = &mut slot.held {
                 let (more, appended) = pump(head, stream, io);
+                stream.sent += appended;
                 self.count_appended(appended);
                 match more {
                     More::No => {}
@@ -311,6 +312,7 @@ impl<S: Service> Connection<S> {
         let worker = &self.shared.worker;
         let out = io.output();
         let before = out.len();
+        let mut streamed = 0;
         let (status, pieces) = match slot.held {
             Held::Nothing => return,
             Held::Answer(mut answer) => {
@@ -328,15 +330,19 @@ impl<S: Service> Connection<S> {
                 pieces.iter_mut().for_each(|(at, _)| *at += before);
                 (status, Some(pieces))
             }
-            Held::Stream(status, ..) => (status, None),
+            Held::Stream(status, _, stream) => {
+                streamed = stream.sent;
+                (status, None)
+            }
         };
-        let bytes = out.len() - before + pieces.as_ref().map_or(0, |pieces| part::bytes_of(pieces));
+        let bytes = streamed + out.len() - before + pieces.as_ref().map_or(0, |pieces| part::bytes_of(pieces));
         match &slot.watched {
             Some(watched) => worker.count(status, slot.measure, Some(watched)),
             None => worker.count_with_turn(status, slot.measure),
         }
         worker.log(status, bytes, slot.log);
-        self.count_appended(bytes);
+        // Those of a stream are counted already.
+        self.count_appended(bytes - streamed);
         if let Some(mut pieces) = pieces {
             io.output_pieces(&mut pieces);
         }
@@ -577,7 +583,12 @@ impl<S: Service> Protocol for Connection<S> {
         if now_ns >= due_ns && !taking {
             return self.overdue(io);
         }
-        let due_ns = if taking { self.clock.restart(now_ns, deadlines) } else { due_ns };
+        let due_ns = if taking {
+            self.clock.restart(now_ns, deadlines);
+            self.due_ns()
+        } else {
+            due_ns
+        };
         self.arm(io, due_ns, now_ns);
     }
 

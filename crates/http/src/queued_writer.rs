@@ -17,7 +17,7 @@ const LINES_MAX: usize = 4096;
 const QUEUED_BYTES_MAX: usize = 1 << 20;
 /// Limit of one line; the rest is cut off.
 const LINE_BYTES_MAX: usize = 8 << 10;
-/// Time without new lines after which the thread flushes the sink.
+/// How long a line may wait for others before the thread writes it to the sink.
 const FLUSH_AFTER: Duration = Duration::from_millis(200);
 /// Bytes gathered before they are written to the sink.
 const BATCH_BYTES: usize = 64 << 10;
@@ -136,8 +136,10 @@ fn send_until(queue: &SyncSender<Item>, mut item: Item, until: Instant) -> bool 
 
 fn write_lines(mut sink: impl Write, lines: &Receiver<Item>, queued_bytes: &AtomicUsize, dropped: &AtomicU64) {
     let (mut batch, mut dropped_told) = (Vec::with_capacity(BATCH_BYTES), 0);
+    // When the first line came into the batch.
+    let mut begun: Option<Instant> = None;
     loop {
-        let item = lines.recv_timeout(FLUSH_AFTER);
+        let item = lines.recv_timeout(begun.map_or(FLUSH_AFTER, |begun| FLUSH_AFTER.saturating_sub(begun.elapsed())));
         if let Ok(Item::Line(line)) = &item {
             queued_bytes.fetch_sub(line.capacity(), Ordering::Relaxed);
             let dropped_now = dropped.load(Ordering::Relaxed);
@@ -148,8 +150,10 @@ fn write_lines(mut sink: impl Write, lines: &Receiver<Item>, queued_bytes: &Atom
                 dropped_told = dropped_now;
             }
             batch.extend_from_slice(line);
+            begun.get_or_insert_with(Instant::now);
         }
         if batch.len() >= BATCH_BYTES || !matches!(item, Ok(Item::Line(_))) {
+            begun = None;
             // A log that cannot be written has no other place for its errors.
             let _ = sink.write_all(&batch).and_then(|()| sink.flush());
             batch.clear();
@@ -219,6 +223,21 @@ mod tests {
         writer.write_line(b"a\n".to_vec());
         assert!(writer.flush_within(Duration::from_secs(60)));
         assert_eq!(out.try_recv().unwrap(), "a\n");
+    }
+
+    #[test]
+    fn lines_that_keep_coming_do_not_delay_the_first_one() {
+        let (permit, permits) = channel();
+        let (written, out) = channel();
+        drop(permit);
+        let (writer, _thread) = QueuedWriter::start(Gate(permits, written)).unwrap();
+        let until = Instant::now() + Duration::from_secs(60);
+        // A line each quarter of the time that one may wait, until the sink has some.
+        while out.try_recv().is_err() {
+            assert!(Instant::now() < until);
+            writer.write_line(b"a\n".to_vec());
+            std::thread::sleep(FLUSH_AFTER / 4);
+        }
     }
 
     #[test]

@@ -219,6 +219,16 @@ impl RequestReader {
         }
     }
 
+    /// Whether the request that is being read asks for no body of its reply. `input`: the bytes that are not consumed, with which it
+    /// begins unless its head was gathered.
+    pub(crate) fn is_head(&self, input: &[u8]) -> bool {
+        let head = match &self.arriving {
+            Arriving::Gathered(gathering) => &gathering.head,
+            Arriving::Nothing | Arriving::InPieces(_) => input,
+        };
+        head.starts_with(b"HEAD ")
+    }
+
     /// Whether a body in pieces is arriving.
     #[inline]
     pub(crate) fn is_in_pieces(&self) -> bool {

@@ -68,6 +68,8 @@ pub(crate) fn serve<S: Service>(
     };
     let measure = worker.measure(Some(request.head.method), worker.series.get());
     if matches!(outcome, Outcome::Unanswered) {
+        // A panic may have left a part of a reply.
+        target.truncate(before);
         compose_problem(worker, target, shape, Status(500), "the request was not answered");
         outcome = Outcome::Sent(Status(500));
     }
@@ -84,7 +86,14 @@ pub(crate) fn serve<S: Service>(
         worker.log(status, bytes, log);
         return Served::Done { persistent: shape.persistent, is_spliced: true };
     }
-    place(worker, ring, Slot { shape, order, held: Held::Nothing, measure, log, watched: None }, outcome, buffer)
+    let head_bytes = if direct { target.len() - before } else { 0 };
+    place(
+        worker,
+        ring,
+        Slot { shape, order, held: Held::Nothing, measure, log, watched: None },
+        outcome,
+        (buffer, head_bytes),
+    )
 }
 
 /// Returns the request's order; `None` if it has to wait. After a panic the outcome stays as it was: unanswered, if no reply was
@@ -129,16 +138,26 @@ fn answer_asterisk(mut reply: Reply<'_>) {
     reply.send(Status(204), "", b"");
 }
 
-/// Handles all but the usual case: a reply that is late, in pieces, not copied, or behind another one.
+/// Handles all but the usual case: a reply that is late, in pieces, not copied, or behind another one. `head_bytes`: those of a
+/// stream's head that are in the write queue already.
 #[inline(never)]
-fn place(worker: &Worker, ring: &mut Ring, mut slot: Slot, outcome: Outcome, buffer: Vec<u8>) -> Served {
+fn place(
+    worker: &Worker,
+    ring: &mut Ring,
+    mut slot: Slot,
+    outcome: Outcome,
+    (buffer, head_bytes): (Vec<u8>, usize),
+) -> Served {
     let persistent = slot.shape.persistent;
     slot.held = match outcome {
         Outcome::Spliced(status) => {
             let pieces = std::mem::take(&mut *worker.splices.borrow_mut());
             Held::Spliced(status, buffer, Box::new(pieces))
         }
-        Outcome::Stream(status, stream) => Held::Stream(status, buffer, stream),
+        Outcome::Stream(status, mut stream) => {
+            stream.sent = head_bytes;
+            Held::Stream(status, buffer, stream)
+        }
         Outcome::Sent(status) => Held::Bytes(status, buffer),
         Outcome::Later | Outcome::Unanswered => {
             worker.give_buffer(buffer);

@@ -104,7 +104,7 @@ struct Acceptor<S: Service> {
 impl<S: Service> Accept for Acceptor<S> {
     fn accept(&mut self, peer: SocketAddr, id: ConnectionId, _lp: &Loop) -> Option<Box<dyn Protocol>> {
         let worker = &self.shared.worker;
-        let Some(admission) = self.addresses.admit(peer.ip(), &worker.settings.limits) else {
+        let Some(admission) = self.addresses.admit(reactor::host(peer.ip()), &worker.settings.limits) else {
             worker.metrics.turned_away.add(1);
             return None;
         };

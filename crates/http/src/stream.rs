@@ -36,11 +36,13 @@ impl StreamFraming {
 pub(crate) struct Stream {
     source: Box<dyn BodySource>,
     framing: StreamFraming,
+    /// Bytes appended to the write queue, with the head.
+    pub(crate) sent: usize,
 }
 
 impl Stream {
     pub(crate) fn new(source: Box<dyn BodySource>, framing: StreamFraming) -> Self {
-        Stream { source, framing }
+        Stream { source, framing, sent: 0 }
     }
 
     /// Appends the next piece with its framing. After `More::Broken` the reply must not be ended regularly.
@@ -68,9 +70,9 @@ impl Stream {
             (None, _) => More::Broken,
             (Some(0), _) => More::No,
             (Some(_), More::No) => More::Broken,
-            (Some(left), _) => {
+            (Some(left), more) => {
                 self.framing = StreamFraming::Length(left);
-                More::Yes
+                more
             }
         }
     }
@@ -130,6 +132,23 @@ mod tests {
         check(&["hello", "!"], StreamFraming::Length(5), "hello", More::No);
         check(&["hello", "!"], StreamFraming::Length(7), "hello!", More::Broken);
         check(&["hello", "!"], StreamFraming::Length(4), "hello", More::Broken);
+    }
+
+    /// Waits after its first piece.
+    struct Waiting;
+
+    impl BodySource for Waiting {
+        fn pull(&mut self, out: &mut Vec<u8>) -> More {
+            out.push(b'a');
+            More::Wait
+        }
+    }
+
+    #[test]
+    fn a_source_that_waits_is_not_pulled_again_whatever_the_framing() {
+        for framing in [StreamFraming::Length(5), StreamFraming::Chunked, StreamFraming::UntilClose] {
+            assert_eq!(Stream::new(Box::new(Waiting), framing).pull(&mut Vec::new()), More::Wait, "{framing:?}");
+        }
     }
 
     #[test]

@@ -335,7 +335,7 @@ fn the_access_log_has_a_line_for_each_reply() {
     let server =
         TestServer::start(HttpSettings { access_log: Some(AccessLog::new(writer)), ..HttpSettings::default() });
     let mut client = server.connect();
-    client.send(b"GET /a?b=\"c\" HTTP/1.1\r\nHost: h\r\n\r\nGET /late/1 HTTP/1.0\r\n\r\n");
+    client.send(b"GET /a?b=\"c\" HTTP/1.1\r\nHost: h\r\n\r\nGET /stream-length/90000 HTTP/1.1\r\nHost: h\r\n\r\nGET /late/1 HTTP/1.0\r\n\r\n");
     server.shelf.answer("/late/1");
     client.rest();
     drop(thread);
@@ -345,9 +345,15 @@ fn the_access_log_has_a_line_for_each_reply() {
     for line in text.lines() {
         let (time, rest) = line.split_once(' ').unwrap();
         assert!(time.len() == 27 && time.ends_with('Z') && time.parse::<jiff::Timestamp>().is_ok(), "{line}");
-        starts.push(rest.split_inclusive("\" 200 ").next().unwrap());
+        let start = rest.split_inclusive("\" 200 ").next().unwrap();
+        let bytes: usize = rest[start.len()..].split(' ').next().unwrap().parse().unwrap();
+        assert_eq!(start.contains("/stream-length/"), bytes > 90_000, "{line}");
+        starts.push(start);
     }
-    let expected =
-        [format!("{peer} \"GET /a?b=%22c%22 HTTP/1.1\" 200 "), format!("{peer} \"GET /late/1 HTTP/1.0\" 200 ")];
+    let expected = [
+        format!("{peer} \"GET /a?b=%22c%22 HTTP/1.1\" 200 "),
+        format!("{peer} \"GET /stream-length/90000 HTTP/1.1\" 200 "),
+        format!("{peer} \"GET /late/1 HTTP/1.0\" 200 "),
+    ];
     assert_eq!(starts, expected);
 }

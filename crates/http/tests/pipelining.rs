@@ -158,8 +158,12 @@ fn panics_and_dropped_replies_answer_500_in_their_places() {
         client.send(get(path).as_bytes());
         assert_eq!(client.answer().status, 500, "{path} alone");
     }
+    // A part of its reply is made when it panics.
+    client.send((get("/tagged/7?panic") + &get("/fine")).as_bytes());
+    assert_eq!(client.answer().status, 500);
+    client.expect(200, "GET /fine []");
     client.probe("/after");
-    assert_eq!(server.metrics().panics, 6);
+    assert_eq!(server.metrics().panics, 7);
 }
 
 #[test]
@@ -170,6 +174,19 @@ fn a_refusal_waits_for_the_replies_before_it() {
     server.shelf.answer("/late/1");
     expect_all(&mut client, &["/late/1", "POST /p [{}]"]);
     assert_eq!(client.answer().status, 400);
+    client.expect_end();
+}
+
+#[test]
+fn a_refused_request_has_a_body_by_its_own_method() {
+    let server = TestServer::start(HttpSettings::default());
+    let mut client = server.connect();
+    // The head was gathered; what is in the input is a broken chunk.
+    client.send(b"POST /p HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n");
+    std::thread::sleep(std::time::Duration::from_millis(50));
+    client.send(b"HEAD ");
+    let answer = client.answer();
+    assert!(answer.status == 400 && !answer.body.is_empty(), "{answer:?}");
     client.expect_end();
 }
 

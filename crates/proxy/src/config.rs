@@ -12,6 +12,8 @@ use crate::placement::{Distribution, Hash, Ketama, Placement, RingServer, Slots}
 
 /// Nodes of one proxy.
 pub const NODES_MAX: usize = 1024;
+/// Largest number of nodes with a number: those of the list, and removed ones that still have connections.
+pub(crate) const NODE_NUMBERS_MAX: usize = 2 * NODES_MAX;
 
 /// One Redis server.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -5,7 +5,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use crate::commands::{COMMANDS_MAX, CommandId};
-use crate::config::NODES_MAX;
+use crate::config::NODE_NUMBERS_MAX;
 
 /// Buckets of a latency histogram: bucket `n` counts latencies below 2^`n` × 16 µs, the last one all others.
 pub const LATENCY_BUCKETS: usize = 20;
@@ -115,7 +115,7 @@ impl Default for LoopCounters {
     fn default() -> LoopCounters {
         LoopCounters {
             commands: (0..COMMANDS_MAX).map(|_| Requests::default()).collect(),
-            nodes: (0..NODES_MAX).map(|_| NodeCounters::default()).collect(),
+            nodes: (0..NODE_NUMBERS_MAX).map(|_| NodeCounters::default()).collect(),
             node_names: Mutex::default(),
             clients: Counter::default(),
             refused: Counter::default(),

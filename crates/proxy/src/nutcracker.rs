@@ -13,6 +13,8 @@ use crate::config::{DistributionKind, Ejection, NodeConfig, Password, ProxyConfi
 use crate::placement::Hash;
 
 /// twemproxy's own defaults of `server_failure_limit` and `server_retry_timeout`.
+/// Largest weight: placements hold points for each unit of it.
+const WEIGHT_MAX: u32 = 10_000;
 const FAILURES: u32 = 2;
 const RETRY: Duration = Duration::from_millis(30_000);
 
@@ -189,6 +191,9 @@ fn server(text: &str) -> Result<NodeConfig, String> {
     let (address, weight) = address.rsplit_once(':').ok_or_else(|| format!("{text:?} has no weight"))?;
     let weight: u32 =
         weight.parse().ok().filter(|weight| *weight > 0).ok_or_else(|| format!("{text:?} has no weight"))?;
+    if weight > WEIGHT_MAX {
+        return Err(format!("{text:?}: a weight is 1 to {WEIGHT_MAX}"));
+    }
     let plain = if address.starts_with('/') { format!("unix:{address}") } else { address.to_owned() };
     let node = parse_node(&plain)?;
     let ring_name = match name {
@@ -260,6 +265,7 @@ beta: { listen: /run/proxy.sock 0600, redis: true, servers: [ 127.0.0.1:6381:1 ]
             ("a: {hash: nothing}", "pool a: hash: \"nothing\" is no hash function"),
             ("a: {nothing: 1}", "pool a: nothing: is no key of a pool"),
             ("a: {servers: ['127.0.0.1:1:0']}", "pool a: servers: \"127.0.0.1:1:0\" has no weight"),
+            ("a: {servers: ['127.0.0.1:1:10001']}", "pool a: servers: \"127.0.0.1:1:10001\": a weight is 1 to 10000"),
             ("a: 5", "pool a: it is no list of keys"),
             ("[", "it is no YAML"),
             ("", "it holds no pools"),

@@ -158,3 +158,62 @@ fn another_list_of_nodes_is_taken_without_dropping_clients() {
     assert!(sharded.proxy().set_nodes(Vec::new()).is_err());
     assert_eq!(plain.text(&["GET", &key]), "$3\r\nnew\r\n");
 }
+
+#[test]
+fn subscribers_that_would_miss_messages_of_another_list_are_disconnected() {
+    if !is_there("redis-server") {
+        return;
+    }
+    let sharded = Sharded::start(|_| {});
+    let (moved, stays) = (key_of(3, 4, 0), key_of(0, 4, 0));
+    let subscribers = [["SUBSCRIBE", &moved], ["PSUBSCRIBE", "*"], ["SUBSCRIBE", &stays]];
+    let [mut of_moved, mut of_pattern, mut of_stays] = subscribers.map(|command| {
+        let mut plain = sharded.connect();
+        plain.text(&command);
+        plain
+    });
+    let added = Program::redis();
+    let mut nodes: Vec<_> = sharded.nodes.iter().map(|program| node(program.address)).collect();
+    nodes[3] = node(added.address);
+    sharded.proxy().set_nodes(nodes).unwrap();
+    assert!(of_moved.has_ended() && of_pattern.has_ended());
+    assert_eq!(sharded.connect().text(&["PUBLISH", &stays, "m"]), ":1\r\n");
+    assert!(String::from_utf8_lossy(&of_stays.next_reply()).contains("message"));
+}
+
+#[test]
+fn a_channel_that_another_node_has_now_ends_its_subscribers_though_no_node_is_removed() {
+    if !is_there("redis-server") {
+        return;
+    }
+    let sharded = Sharded::start(|_| {});
+    let moved = (0..).map(|nth| key_of(3, 4, nth)).find(|key| (0..9).any(|nth| key_of(4, 5, nth) == *key)).unwrap();
+    let mut subscriber = sharded.connect();
+    subscriber.text(&["SUBSCRIBE", &moved]);
+    let added = Program::redis();
+    let nodes = sharded.nodes.iter().map(|program| program.address).chain([added.address]).map(node);
+    sharded.proxy().set_nodes(nodes.collect()).unwrap();
+    assert!(subscriber.has_ended());
+}
+
+#[test]
+fn a_reserved_connection_to_a_removed_node_serves_no_other_node() {
+    if !is_there("redis-server") {
+        return;
+    }
+    let (first, second) = (Program::redis(), Program::redis());
+    let proxy = start_proxy(&[first.address], |config| config.threads = 1);
+    let mut plain = Plain::connect(address_of(&proxy));
+    // Only a reserved connection is made, and is kept for the next use.
+    assert_eq!(plain.text(&["WATCH", "a"]) + &plain.text(&["UNWATCH"]), "+OK\r\n+OK\r\n");
+    proxy.set_nodes(vec![node(second.address)]).unwrap();
+    let name = node(second.address).name;
+    eventually("the list is in force", || proxy.counters()[0].node_names().contains(&name));
+    for command in [&["WATCH", "a"][..], &["MULTI"], &["SET", "a", "1"], &["EXEC"]] {
+        plain.text(command);
+    }
+    assert_eq!(Plain::connect(first.address).text(&["GET", "a"]), "$-1\r\n");
+    assert_eq!(Plain::connect(second.address).text(&["GET", "a"]), "$1\r\n1\r\n");
+    proxy.drain(Duration::ZERO);
+    proxy.join().unwrap();
+}

@@ -1,7 +1,7 @@
 //! Servers that misbehave: half a reply, garbage, silence, a late reply, no more reading.
 
 use crate::fake_server::{FakeServer, Peer, script};
-use resp::{Client, CommandError, Lost, NotSent, Pipeline};
+use resp::{Client, ClientSettings, CommandError, Lost, NotSent, Pipeline};
 use std::time::{Duration, Instant};
 
 /// Short enough to wait for, long enough for a busy machine.
@@ -230,6 +230,26 @@ fn what_is_too_large_is_refused_before_and_after() {
     let error = client.command::<()>(("SET", "k", vec![0u8; 1000])).unwrap_err();
     assert!(matches!(error, CommandError::NotSent(NotSent::TooLarge { bytes: 1029 })), "{error:?}");
     let error = client.command::<()>(("GET", "k")).unwrap_err();
+    assert!(matches!(error, CommandError::OutcomeUnknown(Lost::TooLarge)), "{error:?}");
+    server.finish();
+}
+
+#[test]
+fn a_reply_may_have_as_many_bytes_as_are_allowed_and_not_one_more() {
+    let reply = |bytes: usize| {
+        let text = "x".repeat(bytes - b"$99988\r\n\r\n".len());
+        format!("${}\r\n{text}\r\n", text.len())
+    };
+    let server = FakeServer::start(vec![script(move |peer| {
+        for bytes in [100_000, 100_001] {
+            peer.expect("GET");
+            peer.send_some(reply(bytes).as_bytes());
+        }
+        peer.expect_end();
+    })]);
+    let mut client = Client::new(ClientSettings { reply_bytes_max: 100_000, ..server.settings.clone() });
+    assert_eq!(client.command::<String>(("GET", "k")).unwrap().len(), 99_990);
+    let error = client.command::<String>(("GET", "k")).unwrap_err();
     assert!(matches!(error, CommandError::OutcomeUnknown(Lost::TooLarge)), "{error:?}");
     server.finish();
 }

@@ -215,7 +215,11 @@ impl Service for TestService {
             }
             "tagged" => {
                 reply.header("X-Before", "kept");
-                let holds = || if request.query() == "lost" { Err("lost") } else { Ok(()) };
+                let holds = || match request.query() {
+                    "lost" => Err("lost"),
+                    "panic" => panic!("as asked"),
+                    _ => Ok(()),
+                };
                 if let Err((why, reply)) = reply.send_tagged(number(request) as u64, "application/json", b"{}", holds) {
                     reply.send(Status(503), "text/plain", why.as_bytes());
                 }

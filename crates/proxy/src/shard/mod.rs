@@ -57,7 +57,7 @@ use reactor::{Address, CertificateError, Closed, Loop, Outgoing, TlsClient, Traf
 use resp::codec::ProtocolVersion;
 
 use crate::commands::{CommandTable, Span};
-use crate::config::{NodeConfig, ProxyConfig, Spread};
+use crate::config::{NODE_NUMBERS_MAX, NodeConfig, ProxyConfig, Spread};
 use crate::metrics::LoopCounters;
 use crate::node_list::{NodeList, SharedNodes};
 use crate::placement::slot_of;
@@ -184,37 +184,42 @@ impl Shard {
         shard
     }
 
-    /// Applies another list of nodes. Nodes in both lists keep their numbers and connections.
-    fn take_list(&mut self, list: Arc<NodeList>) {
+    /// Applies another list of nodes. Nodes in both lists keep their numbers and connections. Returns false, with the current list in
+    /// force, if there are no numbers for the new nodes until connections to removed ones have ended.
+    fn take_list(&mut self, list: Arc<NodeList>) -> bool {
+        let Some(numbers) = self.numbers_of(&list.nodes) else { return false };
         self.nodes.iter_mut().for_each(|node| node.is_listed = false);
-        self.node_numbers.clear();
-        for config in &list.nodes {
-            let known = self
-                .nodes
-                .iter()
-                .position(|node| node.config.name == config.name && node.config.address == config.address);
-            let number = known.or_else(|| {
-                let free = self.nodes.iter().position(|node| !node.is_listed && !list.nodes.contains(&node.config));
-                let free = free.filter(|free| {
-                    self.cluster.is_none() && self.lanes.iter().all(|lane| lane.link(*free as u16) == Key::NONE)
-                });
-                match free {
-                    Some(free) => self.nodes[free] = Node::new(config.clone()),
-                    None => self.nodes.push(Node::new(config.clone())),
-                }
-                Some(free.unwrap_or(self.nodes.len() - 1))
-            });
-            // `SharedNodes` has checked the number of nodes.
-            let number = number.unwrap_or_default();
+        for (config, &number) in list.nodes.iter().zip(&numbers) {
+            let number = usize::from(number);
+            match self.nodes.get_mut(number) {
+                Some(node) if node.is_at(config) => {}
+                Some(node) => *node = Node::new(config.clone()),
+                None => self.nodes.push(Node::new(config.clone())),
+            }
             self.nodes[number].is_listed = true;
-            self.node_numbers.push(number as u16);
         }
+        self.node_numbers = numbers;
         self.list = list;
         self.tell_node_names();
         // The new list may belong to another cluster.
         if let Some(cluster) = &mut self.cluster {
             cluster.spoil();
         }
+        true
+    }
+
+    /// The numbers of the nodes of a list: known nodes keep theirs, and a new one gets that of a removed node without connections, or
+    /// the next. None: there are none left.
+    fn numbers_of(&mut self, list: &[NodeConfig]) -> Option<Vec<u16>> {
+        let known = |config: &NodeConfig| self.nodes.iter().position(|node| node.is_at(config));
+        let known: Vec<Option<usize>> = list.iter().map(known).collect();
+        // In a cluster a slot may belong to a node that is on no list.
+        let mut is_used = vec![self.cluster.is_some(); self.nodes.len()];
+        known.iter().flatten().for_each(|number| is_used[*number] = true);
+        self.links.iter_mut().for_each(|link| is_used[usize::from(link.node)] = true);
+        let free = is_used.iter().enumerate().filter(|(_, is_used)| !**is_used).map(|(number, _)| number);
+        let mut free = free.chain(self.nodes.len()..NODE_NUMBERS_MAX);
+        known.into_iter().map(|known| known.or_else(|| free.next()).map(|number| number as u16)).collect()
     }
 
     fn tell_node_names(&self) {

@@ -29,6 +29,11 @@ impl Node {
         Node { config, is_listed: true, failures: 0, misses: 0, retry_at_ns: 0, failure: String::new() }
     }
 
+    /// Whether it is the node that a list names so.
+    pub(crate) fn is_at(&self, config: &NodeConfig) -> bool {
+        self.config.name == config.name && self.config.address == config.address
+    }
+
     /// Whether it may be tried now.
     pub(crate) fn may_try(&self, now_ns: u64) -> bool {
         now_ns >= self.retry_at_ns

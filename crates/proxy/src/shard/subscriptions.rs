@@ -35,6 +35,11 @@ impl Subscriptions {
         self.count() == 0
     }
 
+    /// Whether messages would be missed after another list of nodes: `has_more` nodes for patterns, or a channel `has_moved`.
+    pub(super) fn would_miss(&self, has_more: bool, has_moved: &dyn Fn(&[u8]) -> bool) -> bool {
+        has_more && !self.patterns.is_empty() || self.channels.iter().chain(&self.sharded).any(|name| has_moved(name))
+    }
+
     /// Its node connections.
     pub(crate) fn links(&self) -> impl Iterator<Item = Key> {
         self.own.iter().map(|(_, link)| *link)

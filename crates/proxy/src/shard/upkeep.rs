@@ -2,6 +2,7 @@
 
 use std::cell::RefCell;
 use std::rc::Rc;
+use std::sync::Arc;
 
 use reactor::{LoopContext, LoopState};
 
@@ -10,6 +11,7 @@ use super::expected::{Expected, Role};
 use super::slab::Key;
 use super::wires::Wires;
 use super::{Broken, Shard};
+use crate::node_list::NodeList;
 
 /// Clients that wait because of memory are read again once less than this many eighths of the bound is held.
 const CALM_PARTS_OF_8: usize = 7;
@@ -36,11 +38,14 @@ impl LoopState for Upkeep {
         let shard = &mut *self.shard.borrow_mut();
         shard.shared_nodes.readmit(shard.lp.now_ns());
         let version = shard.shared_nodes.version();
-        if std::mem::replace(&mut self.version, version) != version {
-            let list = shard.shared_nodes.get();
-            shard.take_list(list);
-            shard.end_unlisted(at);
-            shard.preconnect(at);
+        if self.version != version {
+            let (list, before) = (shard.shared_nodes.get(), (Arc::clone(&shard.list), shard.node_numbers.clone()));
+            if shard.take_list(list) {
+                self.version = version;
+                shard.end_unlisted(at);
+                shard.end_moved_subscribers(&before, at);
+                shard.preconnect(at);
+            }
         }
         while let Some(broken) = shard.broken.pop() {
             shard.answer_broken(broken, at);
@@ -146,12 +151,34 @@ impl Shard {
             if lane.link(link.node) == link.key {
                 lane.set_link(link.node, Key::NONE);
             }
-            // Redis answers the requests that it has read before it sees the end, and then closes.
-            if let Some(mut neighbour) = at.connection(link.id).filter(|_| !link.is_subscribed) {
-                neighbour.end_output();
+            // Redis answers the requests that it has read before it sees the end, and then closes. Subscribers are disconnected.
+            if let Some(mut neighbour) = at.connection(link.id) {
+                match link.is_subscribed {
+                    true => neighbour.abort(),
+                    false => neighbour.end_output(),
+                }
             }
         }
         tracing::info!(nodes = self.node_numbers.len(), "another list of nodes is in force");
+    }
+
+    /// Disconnects subscribers that would miss messages: those with a channel that another node has now, and those with a pattern if
+    /// there are more nodes. No reply could tell them. In a cluster the nodes themselves end the subscriptions of moved slots.
+    fn end_moved_subscribers(&mut self, (list, numbers): &(Arc<NodeList>, Vec<u16>), at: &mut LoopContext<'_>) {
+        if self.cluster.is_some() {
+            return;
+        }
+        let has_more = self.node_numbers.iter().any(|number| !numbers.contains(number));
+        let has_moved = |name: &[u8]| {
+            let [before, now] = [(list, numbers), (&self.list, &self.node_numbers)]
+                .map(|(list, numbers)| numbers.get(list.placement.node(name, 0)));
+            before != now
+        };
+        for client in self.clients.iter_mut() {
+            if client.subscriptions.as_ref().is_some_and(|all| all.would_miss(has_more, &has_moved)) {
+                at.abort(client.id);
+            }
+        }
     }
 
     /// Adjusts a client's mode after the loss of its reserved connection.

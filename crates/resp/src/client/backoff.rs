@@ -1,5 +1,6 @@
 //! When the next attempt to connect is due.
 
+use super::settings::deadline;
 use std::hash::{BuildHasher, RandomState};
 use std::time::{Duration, Instant};
 
@@ -33,7 +34,8 @@ impl Backoff {
     pub(crate) fn failed(&mut self, now: Instant) {
         let pause = self.pause.map_or(self.min, |pause| pause.saturating_mul(2)).min(self.max);
         self.pause = Some(pause);
-        self.due = Some(now + self.cut(pause));
+        // A pause without end is that of the longest timeout.
+        self.due = Some(deadline(now, self.cut(pause)));
     }
 
     /// A random duration between half of the pause and the whole. The seed of a hasher is the standard library's
@@ -63,6 +65,14 @@ mod tests {
         assert_eq!(backoff.due(), None);
         backoff.failed(now);
         assert!(backoff.due().unwrap() - now <= ms(10));
+    }
+
+    #[test]
+    fn a_pause_may_be_as_long_as_a_duration() {
+        let now = Instant::now();
+        let mut backoff = Backoff::new(Duration::MAX, Duration::MAX);
+        backoff.failed(now);
+        assert!(backoff.due() > Some(now));
     }
 
     #[test]

@@ -75,10 +75,14 @@ impl Input {
     pub(crate) fn room(&mut self, reply_bytes_max: usize) -> Result<&mut [u8], CommandError> {
         if self.start == self.end {
             (self.start, self.scanned, self.end) = (0, 0, 0);
+        } else if self.end - self.start >= reply_bytes_max {
+            return Err(Lost::TooLarge.into());
         } else if self.end == self.buffer.len() {
-            self.make_room(reply_bytes_max)?;
+            self.make_room();
         }
-        Ok(&mut self.buffer[self.end..])
+        // A reply that is larger is never complete in the buffer.
+        let end = self.buffer.len().min(self.start.saturating_add(reply_bytes_max));
+        Ok(&mut self.buffer[self.end..end])
     }
 
     #[inline]
@@ -87,11 +91,8 @@ impl Input {
     }
 
     /// Moves the incomplete reply to the front. If it fills half of the buffer, moves it into a buffer twice as large.
-    fn make_room(&mut self, reply_bytes_max: usize) -> Result<(), CommandError> {
+    fn make_room(&mut self) {
         let bytes = self.end - self.start;
-        if bytes > reply_bytes_max {
-            return Err(Lost::TooLarge.into());
-        }
         if bytes > self.buffer.len() / 2 {
             // A new buffer of zeros is mapped only when it is used; growing the old one would write all of it.
             let mut larger = vec![0; self.buffer.len() * 2];
@@ -101,7 +102,6 @@ impl Input {
             self.buffer.copy_within(self.start..self.end, 0);
         }
         (self.start, self.scanned, self.end) = (0, self.scanned - self.start, bytes);
-        Ok(())
     }
 
     /// Releases the memory of a large reply, unless the buffer is in use.

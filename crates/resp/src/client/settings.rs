@@ -115,7 +115,7 @@ impl ClientSettings {
 impl std::fmt::Debug for ClientSettings {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         formatter
-            .debug_struct("Settings")
+            .debug_struct("ClientSettings")
             .field("endpoint", &self.endpoint)
             .field("tls", &self.tls)
             .field("user", &self.user)
@@ -126,12 +126,17 @@ impl std::fmt::Debug for ClientSettings {
     }
 }
 
-/// The address without its password, for messages.
+/// The address without its password and options, for messages.
 fn without_secret(address: &str) -> String {
-    match (address.find("://"), address.rfind('@')) {
-        (Some(scheme), Some(at)) if at > scheme => format!("{}://…{}", &address[..scheme], &address[at..]),
-        _ => address.split('?').next().unwrap_or_default().to_owned(),
-    }
+    let (scheme, rest) = address.split_once("://").unwrap_or(("", address));
+    let (place, options) = rest.split_once('?').unwrap_or((rest, ""));
+    let shown = match place.rfind('@') {
+        Some(at) if scheme != "unix" => format!("…{}", &place[at..]),
+        // The `?` may belong to a password.
+        None if scheme != "unix" && options.contains('@') => "…".to_owned(),
+        _ => place.to_owned(),
+    };
+    if scheme.is_empty() { shown } else { format!("{scheme}://{shown}") }
 }
 
 fn parse(address: &str) -> Result<ClientSettings, String> {
@@ -317,6 +322,12 @@ mod tests {
         assert!(!error.contains("secret"), "{error}");
         let error = ClientSettings::of("unix:///s?password=secret&x=1").unwrap_err().to_string();
         assert!(!error.contains("secret"), "{error}");
+        for address in
+            ["unix:///u@1000/s?password=secret&x=1", "redis://me:p@h?password=secret&x=1", "redis://me:secret?x@h:y"]
+        {
+            let error = ClientSettings::of(address).unwrap_err().to_string();
+            assert!(!error.contains("secret"), "{error}");
+        }
         let text = format!("{:?}", ClientSettings::of("redis://me:secret@h").unwrap());
         assert!(!text.contains("secret"), "{text}");
     }

@@ -128,8 +128,11 @@ impl Work for Commands {
 
     fn opened(managed: &Shared<Commands>, id: ConnectionId, at: &mut Neighbourhood<'_>) {
         let now_ns = at.lp().now_ns();
+        let this = &mut *managed.borrow_mut();
+        // A later outage has a reason of its own.
+        this.work.refusal = None;
         if let Some(output) = at.output(id) {
-            managed.borrow_mut().send_waiting(output, now_ns);
+            this.send_waiting(output, now_ns);
         }
     }
 
@@ -180,7 +183,7 @@ impl Work for Commands {
         true
     }
 
-    fn tell(_line: &Shared<Commands>, (then, failure): (Then, Failure), at: &mut Neighbourhood<'_>) {
+    fn tell(_managed: &Shared<Commands>, (then, failure): (Then, Failure), at: &mut Neighbourhood<'_>) {
         then.fail(&failure, at);
     }
 }

@@ -94,7 +94,7 @@ pub(crate) struct LimitArguments {
     #[arg(long, value_name = "N")]
     pub(crate) clients_max: Option<usize>,
     /// Most unanswered commands of one client. At this bound the proxy stops reading from the client
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=65_535))]
     pub(crate) commands_max: Option<u32>,
     /// Most bytes of one client's requests in flight and of replies that wait for it. At this bound the proxy stops reading from the client
     #[arg(long, value_name = "BYTES")]
