@@ -70,7 +70,7 @@ def write(arguments):
             headers["Cookie"] = cookie
         record = {"method": method, "path": path, "headers": headers, "tag": "asset" if path in ASSETS else "page"}
         if body is not None:
-            # A brace would begin a placeholder.
+            # The body is URL-encoded: it has no brace, which would begin a placeholder.
             record["body"] = body
         ammo.write(json.dumps(record) + "\n")
         answers.write(json.dumps({"method": method, "path": path, "status": status}) + "\n")

@@ -1,4 +1,5 @@
-//! Generates files: customers, and a log after which some are locked. The same seed gives the same files.
+//! Generates files: customers, and a log after which some are locked. The same seed gives the same files in the same
+//! time zone.
 //!
 //! At the contest's scale of 200,000 users, there are 30,000 attempts, a hundred locked users and ten banned addresses. Other
 //! sizes have the same proportions.

@@ -75,7 +75,7 @@ impl From<DatabaseError> for BankImportError {
 /// Imports `users.tsv`; returns the number of users.
 ///
 /// # Errors
-/// See [`BankImportError`]; nothing is imported then, unless there were users before.
+/// See [`BankImportError`]. Nothing is imported then if there were no users before.
 pub fn users(database: &Database, file: &Path) -> Result<u64, BankImportError> {
     import(database, "users", Lines::open(file)?, |lines| {
         let Some(UserLine { login, user }) = lines.next_with(UserLine::parse)? else { return Ok(None) };

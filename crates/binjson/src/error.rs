@@ -62,7 +62,7 @@ impl JsonErrorKind {
             Self::TooDeep => "nested more than 128 levels deep",
             Self::TrailingBytes => "something follows the JSON value",
             Self::TooLarge => "the JSON text is larger than 64 MB",
-            Self::Unwanted => "given up, because nobody waits for it any more,",
+            Self::Unwanted => "cancelled",
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Access log: one line for each reply, through a queue that never blocks. Off by default.
+//! Access log: one line for each reply of the service, through a queue that never blocks. Off by default.
 //!
 //! ```text
 //! 2026-11-23T22:03:41.784898Z 127.0.0.1:40312 "GET /users/7?x=1 HTTP/1.1" 200 183 42us

@@ -4,8 +4,8 @@
 //! moment: a turn records what the connection waits for and since when. When the timer expires, it checks whether that wait is
 //! overdue, or arms itself for the remaining time.
 //!
-//! A body has a time limit and a minimum rate: each byte makes up for the time that it may take at that rate, never for more than
-//! has passed. So an occasional byte does not restart the time, and a fast start is no credit for a pause. The pace at which a
+//! A body has a time limit and a minimum rate: each received byte moves the deadline by the time that it may take at that rate,
+//! but never beyond now plus the limit. So an occasional byte does not restart the time, and a fast start is no credit for a pause. The pace at which a
 //! client receives its replies is checked by the reactor.
 
 use std::time::Duration;

@@ -4,7 +4,7 @@
 //! 9112, strictly: a head that two servers could interpret in two ways is refused. Most heads are plain and do not come here:
 //! see `plain`, which uses the same interpretation of fields.
 //!
-//! Only nine fields matter. They are found in one pass, by length and first byte before any comparison.
+//! Few fields matter. They are found in one pass, by length and first byte before any comparison.
 
 use std::mem::MaybeUninit;
 
@@ -103,7 +103,7 @@ pub(crate) struct Head<'i> {
 /// Answers about the fields that a service needs at every request, found while the fields are read.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Facts {
-    /// An Accept field names a media type other than JSON or a wildcard.
+    /// An Accept field is other than exactly `*/*` or `application/json`.
     pub(crate) names_media: bool,
     /// The head has If-Match or If-None-Match.
     pub(crate) is_conditional: bool,

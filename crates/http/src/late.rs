@@ -70,8 +70,8 @@ impl std::fmt::Debug for Cutter {
     }
 }
 
-/// Makes a waiting stream be pulled again, or a refused part of a body be offered again. One that is superfluous, or sent to a
-/// connection that is gone, has no effect.
+/// Makes a waiting stream be pulled again, or a refused part of a body be offered again. A superfluous one, or
+/// one for a closed connection, has no effect.
 #[derive(Clone)]
 pub struct Nudge {
     lp: Loop,

@@ -7,10 +7,10 @@
 //! |---|---|
 //! | interface of an application | `service`, `method`, `request`, `reply`, `part`, `status`, `body`, `late` |
 //! | bytes to requests, without I/O | `plain` (the usual head), `scan` (blank line), `head` (fields, framing), `chunked`, `pieces` (a body that its service takes in pieces), `reader` (all) |
-//! | replies to bytes | `composer`, `field_block`, `stream` |
-//! | one connection | `connection` (turns), `serve` (the call), `ring` (order of replies), `deadline` |
+//! | replies to bytes | `composer`, `field_block`, `stream`, `refusal` (reasons to refuse a request), `visible` (bytes in messages) |
+//! | one connection | `connection` (turns), `serve` (the call), `ring` (order of replies), `deadline`, `presence` (whether the client is there) |
 //! | state shared by a loop's connections | `worker`, with the service `shared`; `crowd` (closing of connections when there are too many) |
-//! | the listener and its counters | `server`, `addresses`, `limits`, `settings`, `metrics`, `counter`, `latency`, `uncounted`, `slow` |
+//! | the listener and its counters | `server`, `addresses`, `limits`, `settings`, `metrics`, `counter`, `latency`, `uncounted`, `slow`, `trusted_proxies` |
 //! | for fuzzing alone | `fuzzing` |
 //! | for applications | `query`, `cookies`, `forms`, `forwarded` (client behind proxies), `router`, `files` (static files), `queued_writer`, `access_log` |
 //!

@@ -56,11 +56,10 @@ pub struct Deadlines {
     pub body_rate_min: u64,
     /// From the last reply to the first byte of the next request: a close without reply.
     pub idle: Duration,
-    /// Used when no more connections may be open and others wait: how long a client may keep its connection without beginning a
-    /// request, without completing a head, or while behind the minimum rate of receiving its reply. For a body behind its rate it
-    /// is four times as long. Then the connection is closed as by the other deadlines.
+    /// Used only while no further connection may be open and others wait. A connection is closed after this time without a new request,
+    /// without a complete head, or below the minimum rate of receiving its reply. A body below its rate has four times as long.
     pub crowded: Duration,
-    /// Time for the first request of a new connection after the server began to drain.
+    /// Time for the first request of a new connection after the server began to drain, and for the rest of a body in pieces.
     pub drain_grace: Duration,
 }
 

@@ -43,7 +43,7 @@ pub struct MetricsTotal {
     pub refusals: u64,
     /// Panics of the service.
     pub panics: u64,
-    /// Header fields of replies that were left out because they were malformed.
+    /// Header fields of replies that were left out: malformed, the server's own, or beyond the limit.
     pub fields_left_out: u64,
     /// Bytes of requests.
     pub bytes_in: u64,

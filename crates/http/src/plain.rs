@@ -24,7 +24,7 @@ use crate::visible::{Bytes, Target};
 
 /// Limit of cached field lines: enough for those of a browser.
 const SEEN_BYTES_MAX: usize = 1024;
-/// Of this many heads with other fields, one replaces the cached lines, so that clients that alternate do not cost a copy each.
+/// One of this many heads with other fields replaces the cached lines; otherwise clients that alternate would cost a copy each time.
 const MISSES_PER_CHANGE: u32 = 16;
 const VERSION: &[u8; 11] = b" HTTP/1.1\r\n";
 /// Begins a GET in origin form.

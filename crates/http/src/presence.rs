@@ -13,7 +13,7 @@ pub enum ClientState {
     Here,
     /// It sends no more; whether it still reads is unknown.
     Ended,
-    /// Its connection is closed.
+    /// Its connection is closed, or its reply has left.
     Gone,
 }
 

@@ -194,7 +194,7 @@ impl Reply<'_> {
         self.kept(presence)
     }
 
-    /// The same for a request in pieces ([`crate::HttpRequest::is_in_pieces`]): `body` gets the pieces from now on, on the loop's
+    /// The same, only for a request in pieces ([`crate::HttpRequest::is_in_pieces`]): `body` gets the pieces from now on, on the loop's
     /// thread.
     pub fn later_in_pieces(mut self, body: Box<dyn BodySink>) -> LateReply {
         let presence = Presence::default();

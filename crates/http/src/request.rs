@@ -76,7 +76,7 @@ impl<'r> HttpRequest<'r> {
         self.head.fields.named(name)
     }
 
-    /// Whether an Accept field names a media type other than JSON or a wildcard: known without reading the fields.
+    /// Whether an Accept field is other than exactly `*/*` or `application/json`: known without reading the fields.
     #[inline]
     pub fn names_media(&self) -> bool {
         self.head.facts.names_media

@@ -98,8 +98,8 @@ impl Ring {
         self.streams > 0
     }
 
-    /// Whether no further request may be read: a stream is being sent, or a reply to HTTP/1.0 may become one, which ends with the
-    /// connection if its length is unknown.
+    /// Whether no further request may be read: behind a stream, or behind a request of HTTP/1.0, whose reply may have an unknown length,
+    /// which only closing the connection ends.
     #[inline]
     pub(crate) fn ends_reading(&self) -> bool {
         self.streams + self.http10 > 0

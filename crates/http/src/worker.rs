@@ -1,7 +1,6 @@
-//! State shared by one loop's connections: the composer, scratch buffers, counters, and the service's own state.
+//! State shared by one loop's connections: the composer, scratch buffers and counters.
 //!
-//! It lives on the loop's thread. The cells are never borrowed across a call of the service, except `local`, which is passed to
-//! the service and through which it cannot call back.
+//! It lives on the loop's thread. Of its cells only `seen` is borrowed across a call of the service (`takes_pieces`, `foresee`).
 
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;

@@ -44,13 +44,14 @@ impl Optimum {
         Self { work: work / cores as f64, chain, arrival }
     }
 
-    /// The largest bound: no model that begins requests in order is faster.
+    /// The largest bound: no model that begins requests in order is faster, if at most L are in progress. (Only a thread for each
+    /// request may have more.)
     pub fn seconds(&self) -> f64 {
         self.work.max(self.chain).max(self.arrival)
     }
 }
 
-/// L: the number of tasks that a model's bound permits to be in progress. Models with threads may have as many as threads.
+/// L: the number of tasks that a queue, or the threads of a pool, permit to be in progress.
 fn under_way_max(plan: &RunPlan) -> usize {
     plan.queue_max.max(THREADS_MAX)
 }

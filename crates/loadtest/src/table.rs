@@ -55,7 +55,7 @@ fn counts(run: &Recording) -> Grid {
     }
     grid.row(["rating", &rating(outcome.rating)]);
     if run.unchecked > 0 {
-        grid.row(["not compared", &count(run.unchecked), "answers, for want of time"]);
+        grid.row(["not compared", &count(run.unchecked), "answers: the comparing thread was behind"]);
     }
     grid
 }

@@ -117,8 +117,8 @@ pub struct ProxyLimits {
     /// Unanswered commands of one client; at this bound the client is not read.
     pub commands_max: u32,
     /// Bound in bytes that applies separately to a client's unanswered requests, its replies that wait for earlier ones, and its
-    /// unsent replies. At any of them the client is not read. At twice the bound of one of the last two, the loop's node
-    /// connections that have replies for it are not read until it reads.
+    /// unsent replies. At this bound the client is not read. At twice the bound of waiting or unsent replies, node connections that have
+    /// replies for it are not read either.
     pub client_bytes_max: usize,
     /// Largest request in bytes that is held until it is complete. A larger one is forwarded while it arrives, if all its keys
     /// are on one node.

@@ -108,7 +108,7 @@ fn requests(text: &mut String, by: &str, all: &[Labelled<'_>]) {
     };
     let sum =
         |one: &Labelled<'_>, of: fn(&Requests) -> u64| one.counted.iter().map(|requests| of(requests)).sum::<u64>();
-    let mut family = Family::begin(text, total, "counter", "Requests that nodes answered.");
+    let mut family = Family::begin(text, total, "counter", "Requests that nodes answered, or lost.");
     all.iter().for_each(|one| family.line("", &one.label, sum(one, |of| of.answered.get())));
     let mut family =
         Family::begin(text, errors, "counter", "Requests that nodes answered with an error or did not answer.");

@@ -65,7 +65,7 @@ impl LatencyHistogram {
 /// Requests of one command or node.
 #[derive(Debug, Default)]
 pub struct Requests {
-    /// Answered by a node.
+    /// Those that ended: answered by a node, or lost.
     pub answered: Counter,
     /// Those answered with an error, and those that no node answered.
     pub errors: Counter,

@@ -146,7 +146,7 @@ impl RunningProxy {
         self.loops.on_broken(call);
     }
 
-    /// Begins the end: requests that clients have sent are answered, within this time limit.
+    /// Begins the end: commands that were sent to nodes are answered, within this time limit.
     pub fn drain(&self, limit: Duration) {
         self.loops.drain(limit);
     }

@@ -128,7 +128,7 @@ fn stopped(stop: Stop) -> Misfit {
             )
         }
         Stop::Depth => format!("to check it against the JSON Schema takes over {STACK_BYTES} bytes of stack"),
-        Stop::Over => "the check against the JSON Schema was ended: nobody wants the write any more".to_string(),
+        Stop::Over => "the check against the JSON Schema was cancelled".to_string(),
         Stop::Panic => {
             tracing::error!("a check against a JSON Schema panicked");
             "it cannot be checked against the JSON Schema: the check failed".to_string()

@@ -19,7 +19,7 @@ pub struct FieldPromise {
 /// The kinds of values a schema can promise.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PromisedKind {
-    /// Digits only; may be outside 64 bits unless the schema bounds it.
+    /// Digits only, within 64 bits.
     Integer,
     /// Any number.
     Number,

@@ -45,8 +45,8 @@ pub fn type_names(types: u8) -> String {
     names.collect::<Vec<_>>().join(" or ")
 }
 
-/// What a schema says of the types of a top-level field, by `type` or else by the values of `enum` or `const`. [`ANY`]
-/// where it says nothing, or says it elsewhere (`$ref`, `anyOf`).
+/// The types that a schema permits for a top-level field, by `type`, else by the values of `enum` or `const`. [`ANY`] if it has none
+/// of these for the field, or has them elsewhere (`$ref`, `anyOf`).
 pub fn of_field(schema: &Json, name: &str) -> u8 {
     let property = schema.get("properties").and_then(|properties| properties.get(name)).and_then(Json::as_object);
     property.and_then(declared).unwrap_or(ANY)

@@ -11,8 +11,8 @@
 //! exactly those bytes are data, and none of them is scanned again.
 //!
 //! It is strict where two servers could interpret a body in two ways: the body begins with the boundary (a preamble is refused,
-//! and so is a wrong boundary at once), lines end with CR LF, only blanks follow a boundary on its line and only empty lines
-//! follow the last one, and a delimiter inside a head is an error. Nested `multipart/mixed`, which RFC 7578 deprecates, is data
+//! and so is a wrong boundary at once), lines end with CR LF, only blanks follow a boundary on its line, only blanks
+//! and line ends follow the last one, and a delimiter inside a head is an error. Nested `multipart/mixed`, which RFC 7578 deprecates, is data
 //! like any other.
 //!
 //! Why not a library: those of Rust pull their bytes from an asynchronous stream or a blocking reader, and bound neither the

@@ -27,8 +27,8 @@ pub struct LoadArguments {
     /// Length of the load, such as 500ms, 30s, 3m (default: 10s)
     #[arg(long, value_name = "TIME", value_parser = duration::parse)]
     pub duration: Option<Duration>,
-    /// Connections. Without a profile or rate each sends its next request after a reply (default: 64). With one, at most this many,
-    /// all made before the start (default: 1000, of which 16 for each thread are made before the start)
+    /// Connections. Without a profile or rate: each sends its next request after a reply (default: 64). With one: at most this many, and
+    /// all are opened before the start if the number is given (default: 1000, of which 16 for each thread are opened before the start)
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub connections: Option<u32>,
     /// Requests in flight on one connection

@@ -185,7 +185,10 @@ fn by_status(outcome: &RequestCounts, unchecked: u64) -> String {
     }
     let unchecked = match unchecked {
         0 => String::new(),
-        number => format!("<p>{} replies were not compared with the answers, for want of time.</p>\n", count(number)),
+        number => format!(
+            "<p>{} replies were not compared with the answers: the comparing thread was behind.</p>\n",
+            count(number)
+        ),
     };
     format!("<h3>Replies by status</h3>\n{}{unchecked}", table.html())
 }
@@ -208,11 +211,11 @@ fn phases(phases: &[Phase]) -> String {
 
 fn footer(run: &Recording) -> String {
     let row = match run.interval_seconds {
-        0 | 1 => "second".to_owned(),
+        0 | 1 => "1 second".to_owned(),
         seconds => format!("{seconds} seconds"),
     };
     let precise = nanoseconds(1_000);
     format!(
-        "Made by sapsan loadtest. One row of the charts is one {row}; durations have three significant digits, from {precise} on."
+        "Made by sapsan loadtest. A point of the charts covers {row}; durations have three significant digits, from {precise} on."
     )
 }

@@ -56,7 +56,7 @@ pub(super) fn html(run: &Recording) -> String {
     }
     let groups: String = GROUPS.iter().map(|group| group.html(run)).collect();
     format!(
-        "<section>\n<h2>The server's own numbers</h2>\n<p class=\"soft\">As its metrics page gave them, once a second.</p>\n{groups}</section>\n"
+        "<section>\n<h2>The server's own numbers</h2>\n<p class=\"soft\">As its metrics page gave them.</p>\n{groups}</section>\n"
     )
 }
 

@@ -88,7 +88,7 @@ fn the_page_of_the_longest_run_is_bounded() {
     run.interval_seconds = 24;
     let page = html(&run, None);
     assert!(page.len() < 3_000_000, "{} bytes", page.len());
-    assert!(page.contains("One row of the charts is one 24 seconds"));
+    assert!(page.contains("A point of the charts covers 24 seconds"));
 }
 
 fn browser() -> Option<PathBuf> {

@@ -18,7 +18,7 @@ pub enum Handling {
     Scan,
     /// PUBLISH: to the node of its channel.
     Publish,
-    /// Answered by the proxy itself.
+    /// Handled by the proxy.
     Local(Local),
     /// MULTI, EXEC and the other commands of transactions.
     Transaction(TransactionCommand),
@@ -60,7 +60,7 @@ pub enum Join {
     LeastOfEach,
 }
 
-/// Commands that the proxy answers itself.
+/// Commands that the proxy handles; PING and COMMAND are then sent to nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(missing_docs)] // Each is the command of its name.
 pub enum Local {

@@ -2,6 +2,7 @@
 //!
 //! Equal dumps are equal values. Dumps of equal values may differ (sets and hashes are unordered, versions have different
 //! formats), so if they do, the values themselves are compared. A key that changes during the comparison is compared once more.
+//! Streams are compared by their entries, not by their consumer groups.
 
 use resp::{Client, ClientSettings, Pipeline, ReplyValue};
 

@@ -1,6 +1,6 @@
 //! Redis Cluster: the table of slots, and redirections between nodes.
 //!
-//! The table comes from `CLUSTER SLOTS`, sent to the first node that is connected. Redirections are followed (Redis Cluster
+//! The table comes from `CLUSTER SLOTS`, sent on each new shared connection. Redirections are followed (Redis Cluster
 //! Specification, "MOVED Redirection", "ASK Redirection"): the request is sent again, so its node connection keeps a copy until
 //! it is answered. After MOVED, or the loss of a node, the table is read again. Commands of one client that are in flight while a
 //! slot moves may reach their nodes in another order than they were sent.

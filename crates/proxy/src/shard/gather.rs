@@ -37,7 +37,7 @@ pub(crate) struct Gather {
     pub(crate) parts_left: usize,
     /// Bytes received in all parts.
     pub(crate) bytes: usize,
-    /// Whether the parts exceeded the bound; they are dropped then.
+    /// Whether the parts exceeded the bound: the one that is being received is dropped, and the reply is an error.
     pub(crate) is_too_large: bool,
     /// Whether the reply is not wanted.
     pub(crate) is_dropped: bool,

@@ -1,4 +1,5 @@
-//! Commands that the proxy answers itself: they change the client's state here, because node connections are shared.
+//! Commands that the proxy handles: they change the client's state here, because node connections are shared. PING and COMMAND are
+//! then sent to nodes.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 

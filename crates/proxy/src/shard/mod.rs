@@ -22,7 +22,7 @@
 //! | Redis Cluster | `cluster`, `copies` |
 //! | work at the end of a tick | `upkeep` |
 //!
-//! Loops share nothing but counters. A loop's connections reach one another through [`wires`]; a client or a node connection is
+//! Loops share only counters and the list of nodes. A loop's connections reach one another through [`wires`]; a client or a node connection is
 //! taken out of its slab for its own turn, so that it can access the others.
 
 mod admission;

@@ -54,7 +54,7 @@ pub enum NotSent {
 pub enum Lost {
     /// The time of the call ran out.
     TimedOut,
-    /// The server closed the connection.
+    /// The connection was closed before the reply: by the server, or because what came before cannot be continued.
     Closed,
     /// The reply, or the element that must be whole in the buffer, is larger than `ClientSettings::reply_bytes_max`.
     TooLarge,
@@ -125,7 +125,7 @@ impl fmt::Display for Lost {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Lost::TimedOut => formatter.write_str("no reply in time"),
-            Lost::Closed => formatter.write_str("the server closed the connection"),
+            Lost::Closed => formatter.write_str("the connection was closed before the reply"),
             Lost::TooLarge => formatter.write_str("the reply is larger than the limit"),
             Lost::Io(error) => error.fmt(formatter),
         }

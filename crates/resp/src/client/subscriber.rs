@@ -105,7 +105,8 @@ impl Subscriber {
     /// The next event. None if `timeout` ends first. A lost connection is reopened meanwhile.
     ///
     /// # Errors
-    /// The server refused a subscription ([`CommandError::Server`]) or the session, or sent bytes that are not a message.
+    /// The server refused a subscription ([`CommandError::Server`]) or the session, or sent bytes that are not a message; a message is too
+    /// large, or reading failed ([`CommandError::OutcomeUnknown`]). The next call connects again.
     pub fn next(&mut self, timeout: Duration) -> Result<Option<SubscriberEvent<'_>>, CommandError> {
         let deadline = deadline(Instant::now(), timeout);
         if let Some(connection) = &mut self.connection {

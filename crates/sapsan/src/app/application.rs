@@ -242,7 +242,7 @@ impl App {
             Ok(proxies) => self.settings.http.trusted_proxies = proxies,
             Err((place, error)) => {
                 let entry = entries.get(place).map_or("", |entry| entry.as_ref());
-                self.mistakes.push(format!("the trusted proxy \"{entry}\" is none; allowed: {error}"));
+                self.mistakes.push(format!("trusted proxy \"{entry}\" is not valid; allowed: {error}"));
             }
         }
         self

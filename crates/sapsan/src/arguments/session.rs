@@ -89,7 +89,7 @@ impl Session<'_> {
         self.data().renew()
     }
 
-    /// The session's id; `None` if the session is empty.
+    /// The session's id; `None` if no session has begun, or after it was cleared.
     pub fn id(&self) -> Option<SessionId> {
         self.data().id()
     }

@@ -59,7 +59,7 @@ fn sweep(inner: &Weak<Inner>, collection: CollectionId) -> Swept {
             Ok(_) => return Swept::All,
             Err(error) => {
                 let name = &inner.docs.collection_at(collection).info.name;
-                tracing::error!(collection = name, %error, "documents whose time has come cannot be removed");
+                tracing::error!(collection = name, %error, "expired documents cannot be removed");
                 return Swept::Failed;
             }
         }

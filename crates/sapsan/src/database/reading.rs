@@ -236,7 +236,7 @@ impl DeclaredView {
 
     /// The GROUP BY columns.
     pub(super) fn group(&self) -> Result<&[String], DatabaseError> {
-        let why = || format!("rows of the view {} are not told apart by what it is grouped by", self.name);
+        let why = || format!("the GROUP BY values of the view {} do not identify a row", self.name);
         self.group.as_deref().ok_or_else(|| DatabaseError::Usage(why()))
     }
 }

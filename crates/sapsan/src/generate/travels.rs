@@ -1,7 +1,7 @@
 //! Data of the travels service in the form of the contest: users, locations, visits, in JSON files within a zip.
 //!
 //! Each file has a random generator of its own, seeded from the run's seed, the kind and the file's number, so that a
-//! file's bytes depend on nothing else.
+//! file's bytes depend on nothing else but the numbers of users and locations.
 
 use super::names;
 use rand::seq::IndexedRandom;

@@ -135,7 +135,7 @@ impl SessionData {
         Ok(())
     }
 
-    /// The session's id; `None` if the session is empty.
+    /// The session's id; `None` if no session has begun, or after it was cleared.
     pub fn id(&self) -> Option<SessionId> {
         content::id(&self.bytes).map(SessionId)
     }

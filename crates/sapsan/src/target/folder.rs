@@ -25,8 +25,8 @@ pub(crate) fn open_to_write(
     Ok(database)
 }
 
-/// Opens a folder with a file that declares what the folder holds. Any other is refused: opening brings a folder in line with the
-/// file, which would drop or build what nobody has asked for.
+/// Opens a folder with a file that declares what the folder holds. Any other file is refused, because opening changes a folder to
+/// match its file.
 pub(crate) fn open_to_look(
     documents: &docs::config::Config,
     file: &Path,
@@ -36,7 +36,7 @@ pub(crate) fn open_to_look(
     let told = |error: &dyn std::fmt::Display| format!("{}: {error}", data.display());
     let (store, _) = Store::open(data, options).map_err(|error| match is_read_only(&error) {
         true => format!(
-            "{}: the folder cannot be written. To be opened with its configuration it must be: `sapsan restore {0} COPY` \
+            "{}: the folder cannot be written, which opening it with its configuration requires: `sapsan restore {0} COPY` \
              makes a copy of it elsewhere",
             data.display()
         ),
@@ -45,8 +45,8 @@ pub(crate) fn open_to_look(
     let differences = Differences::find(documents, &store).map_err(|error| told(&error))?;
     if !differences.is_empty() {
         return Err(format!(
-            "{} declares other than {} holds, which would be changed: {differences}. Start the service with this file \
-             first, and wait until all is built (what `/_/schema` calls refused waits for documents that it names), or give the file that the service runs with",
+            "{} differs from what {} holds, which would be changed: {differences}. Give the file that the service runs with, or start the \
+             service with this file and wait until everything is built (`/_/schema` lists what is refused, and why)",
             file.display(),
             data.display()
         ));

@@ -151,7 +151,7 @@ fn mistakes_are_told_before_anything_starts() {
         (&["--nodes", "nothing"][..], "\"nothing\" is no HOST:PORT"),
         (&["--nutcracker", "/nonexistent"], "cannot read /nonexistent"),
         (&["--nodes", "127.0.0.1:1", "--hash", "ketama", "--hash-function", "none"], "it is none of one_at_a_time"),
-        (&["--nodes", "127.0.0.1:1", "--eject-after", "2"], "--eject-after: only --hash ketama, modula and random"),
+        (&["--nodes", "127.0.0.1:1", "--eject-after", "2"], "--eject-after needs --hash ketama, modula or random"),
         (&["--nodes", "127.0.0.1:1", "--read-replicas"], "--read-replicas: only a cluster has known replicas"),
         (&["--nodes", "127.0.0.1:1", "--tls-client-ca", "f"], "--tls-cert"),
         (&["--nodes", "127.0.0.1:1", "--node-tls-cert", "f"], "--node-tls-key"),

@@ -68,7 +68,7 @@ fn of_server(remote: &Remote, to: &Path) -> Outcome {
 fn follow(remote: &Remote, is_done: &Receiver<()>) {
     let bar = progress::entries(0);
     while is_done.recv_timeout(ASK_EVERY) == Err(RecvTimeoutError::Timeout) {
-        // What cannot be asked now may be next time: the answer to the backup itself is what counts.
+        // A failed request for the progress is ignored: only the answer to the backup counts.
         let Ok((200, told)) = remote.ask("GET", "/_/backup", "") else { continue };
         let told: serde_json::Value = serde_json::from_str(&told).unwrap_or_default();
         bar.set_length(told["entries_total"].as_u64().unwrap_or(0));

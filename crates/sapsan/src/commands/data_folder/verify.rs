@@ -20,7 +20,7 @@ pub(crate) fn run(arguments: &Verify) -> Outcome {
     match data.to_str().and_then(|text| Remote::of(text, &arguments.secret)) {
         Some(remote) if arguments.views => return views_of_server(&remote?),
         Some(_) => {
-            return Err("a running server computes its views again (--views), a folder is checked whole".to_owned());
+            return Err("of a running server only the views can be verified: add --views".to_owned());
         }
         None if !Store::is_in(data) => return Err(format!("{} is no data folder", data.display())),
         None if arguments.views && arguments.config.is_none() => {

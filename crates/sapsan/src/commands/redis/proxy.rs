@@ -75,10 +75,10 @@ fn pools(arguments: &Proxy) -> Result<Vec<Pool>, String> {
     Ok(pools)
 }
 
-/// Takes what some ways of spreading keys alone permit.
+/// Applies options that only some placements of keys permit.
 fn settle_spread(config: &mut ProxyConfig, arguments: &Proxy) -> Result<(), String> {
     if arguments.eject_after.is_some() && !config.spread.may_eject() {
-        return Err("--eject-after: only --hash ketama, modula and random say where the keys go".to_owned());
+        return Err("--eject-after needs --hash ketama, modula or random: only these define which nodes take over the keys of an ejected one".to_owned());
     }
     if arguments.read_replicas && config.spread != Spread::Slots {
         return Err("--read-replicas: only a cluster has known replicas (--hash slots)".to_owned());

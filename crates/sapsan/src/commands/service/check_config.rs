@@ -7,7 +7,7 @@ use server::config::{ServiceConfig, unreachable_scopes};
 pub(crate) fn run(arguments: &CheckConfig) -> Outcome {
     let config = ServiceConfig::load(&arguments.config, &arguments.set).map_err(|error| error.to_string())?;
     server::check(&config).map_err(|mistakes| mistakes.to_string())?;
-    // What is accepted here is served: the last word has the opening itself.
+    // Some mistakes are found only by opening: a trial in memory reports them.
     server::rehearse(&config).map_err(|mistakes| mistakes.to_string())?;
     for told in unreachable_scopes(&config) {
         output::notice(format_args!("note: {told}"));

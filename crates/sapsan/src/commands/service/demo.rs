@@ -42,7 +42,7 @@ pub(crate) fn run(arguments: &Demo) -> Outcome {
         drop(std::fs::remove_dir_all(also));
         std::process::exit(process::BROKEN_STATUS)
     });
-    // The folder goes also when nobody waits for the drain; what then fails cannot be told any more.
+    // After a second signal the process ends without waiting for the drain: the folder is removed then too, without a report of errors.
     let outcome = serve::end_on_signal(termination, running, move || drop(std::fs::remove_dir_all(path)));
     // Dropping the folder would ignore a failure.
     folder.close().map_err(|error| format!("cannot remove the temporary folder: {error}"))?;

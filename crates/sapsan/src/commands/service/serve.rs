@@ -7,7 +7,7 @@ use server::{RunningServer, Signal, Termination};
 use std::sync::mpsc::channel;
 use std::time::Duration;
 
-/// How long the drain's notice may take where nobody reads standard error.
+/// Longest wait for writing the drain's notice if standard error is not read.
 const NOTICE_WAIT: Duration = Duration::from_millis(100);
 
 pub(crate) fn run(arguments: &Serve) -> Outcome {
