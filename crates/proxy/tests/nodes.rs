@@ -2,7 +2,7 @@
 
 pub(crate) mod cluster;
 
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
@@ -287,9 +287,12 @@ impl Plain {
         self.0.get_ref()
     }
 
-    /// Whether the connection has ended for any reason; unread replies are dropped.
+    /// Whether the connection ends in time, for any reason; unread replies are dropped.
     pub(crate) fn has_ended(&mut self) -> bool {
-        std::io::copy(&mut self.0, &mut std::io::sink()).is_ok() || self.0.get_ref().take_error().is_ok()
+        match std::io::copy(&mut self.0, &mut std::io::sink()) {
+            Ok(_) => true,
+            Err(error) => !matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut),
+        }
     }
 
     /// The next raw reply.

@@ -93,10 +93,11 @@ mod tests {
             let sender = sender.clone();
             queue.push(docs, Box::new(move |database| sender.send((number, database.is_some())).unwrap()));
         }
-        assert_eq!(ran.recv().unwrap(), (WAITING_MAX, false), "the last one found no room");
+        let patience = std::time::Duration::from_secs(20);
+        assert_eq!(ran.recv_timeout(patience).unwrap(), (WAITING_MAX, false), "the last one found no room");
         go.send(()).unwrap();
         for number in 0..WAITING_MAX {
-            assert_eq!(ran.recv().unwrap(), (number, true));
+            assert_eq!(ran.recv_timeout(patience).unwrap(), (number, true));
         }
     }
 }
