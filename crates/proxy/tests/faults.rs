@@ -217,3 +217,19 @@ fn a_reserved_connection_to_a_removed_node_serves_no_other_node() {
     proxy.drain(Duration::ZERO);
     proxy.join().unwrap();
 }
+
+#[test]
+fn a_request_that_is_passed_on_while_it_arrives_is_not_answered_where_replies_are_off() {
+    if !is_there("redis-server") {
+        return;
+    }
+    let sharded = Sharded::start(|config| config.limits.request_bytes_max = 100_000);
+    let mut plain = sharded.connect();
+    let value = vec![b'v'; 1_000_000];
+    plain.send([&[b"CLIENT".as_slice(), b"REPLY", b"SKIP"][..], &[b"SET", b"a{t}", &value], &[b"STRLEN", b"a{t}"]]);
+    assert_eq!(plain.next_reply(), b":1000000\r\n");
+    let commands = [[b"REPLY".as_slice(), b"OFF"], [b"REPLY", b"ON"]].map(|[a, b]| [b"CLIENT".as_slice(), a, b]);
+    plain.send([&commands[0][..], &[b"SET", b"b{t}", &value], &commands[1][..], &[b"STRLEN", b"b{t}"]]);
+    assert_eq!(plain.next_reply(), b"+OK\r\n");
+    assert_eq!(plain.next_reply(), b":1000000\r\n");
+}

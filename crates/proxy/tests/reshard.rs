@@ -54,6 +54,8 @@ fn fill(client: &mut Client, keys: usize) {
         };
     }
     pipeline.add(("XGROUP", "CREATE", "key:4{tag4}", "readers", "1-1"));
+    // An empty stream is a key.
+    pipeline.add(("XDEL", "key:13{tag13}", "1-1", "1-2"));
     client.pipeline::<()>(&pipeline).unwrap().into_iter().for_each(Result::unwrap);
 }
 

@@ -3,11 +3,14 @@
 //! The key is first removed from the node, and is complete only at the end of the copy. For a stream, the entries and the groups'
 //! positions are copied, but not the entries that consumers have not acknowledged.
 
-use resp::{Client, ClientSettings, CommandError, FromReply, Pipeline, ToArguments};
+use resp::{Client, ClientSettings, CommandError, FromReply, Pipeline, ReplyValue, ToArguments};
+use std::collections::HashMap;
 
 use super::ReshardError;
 use super::source::Expiry;
 
+/// The answer of XINFO for a key that is not there.
+const NO_KEY: &str = "ERR no such key";
 /// Elements that are read and written at a time.
 const PIECE: usize = 500;
 
@@ -91,20 +94,28 @@ impl Copy<'_> {
     }
 
     fn stream(&mut self) -> Result<(), ReshardError> {
-        let mut from = "-".to_owned();
+        let (mut from, mut is_empty) = ("-".to_owned(), true);
         loop {
             let entries: Vec<(String, Texts)> = self.read(("XRANGE", self.key, from.as_str(), "+", "COUNT", PIECE))?;
             let Some((last, _)) = entries.last() else { break };
-            from = behind(last);
+            (from, is_empty) = (behind(last), false);
             let mut pipeline = Pipeline::new();
             for (id, fields) in &entries {
                 pipeline.add(("XADD", self.key, id, fields));
             }
             self.write_all(&pipeline)?;
         }
-        let groups: Vec<std::collections::HashMap<String, resp::ReplyValue>> =
-            self.read(("XINFO", "GROUPS", self.key))?;
+        let groups: Vec<HashMap<String, ReplyValue>> = match self.read(("XINFO", "GROUPS", self.key)) {
+            // It was removed meanwhile.
+            Err(ReshardError::Source(CommandError::Server(error))) if error.text() == NO_KEY => return Ok(()),
+            groups => groups?,
+        };
         let mut pipeline = Pipeline::new();
+        if is_empty && groups.is_empty() {
+            // Only the making of a group makes a stream without entries.
+            pipeline.add(("XGROUP", "CREATE", self.key, "none", "0", "MKSTREAM"));
+            pipeline.add(("XGROUP", "DESTROY", self.key, "none"));
+        }
         for group in groups {
             if let (Some(name), Some(delivered)) = (text(group.get("name")), text(group.get("last-delivered-id"))) {
                 pipeline.add(("XGROUP", "CREATE", self.key, name, delivered, "MKSTREAM"));
@@ -129,10 +140,10 @@ fn behind(id: &str) -> String {
     }
 }
 
-fn text(value: Option<&resp::ReplyValue>) -> Option<Vec<u8>> {
+fn text(value: Option<&ReplyValue>) -> Option<Vec<u8>> {
     match value? {
-        resp::ReplyValue::Bulk(bytes) => Some(bytes.clone()),
-        resp::ReplyValue::Simple(text) => Some(text.clone().into_bytes()),
+        ReplyValue::Bulk(bytes) => Some(bytes.clone()),
+        ReplyValue::Simple(text) => Some(text.clone().into_bytes()),
         _ => None,
     }
 }

@@ -291,7 +291,7 @@ impl Shard {
 }
 
 /// CLIENT REPLY SKIP applies to one command.
-fn after_one(replies: Replies) -> Replies {
+pub(super) fn after_one(replies: Replies) -> Replies {
     match replies {
         Replies::Off => Replies::Off,
         Replies::On | Replies::SkipNext => Replies::On,

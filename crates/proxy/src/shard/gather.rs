@@ -15,6 +15,8 @@ pub(crate) enum Joining {
     Confirmed(super::subscriptions::Confirmation),
     /// A single part, which is the reply: of a request that was redirected to another node.
     Only,
+    /// No reply, of a request whose reply is not wanted: only its place among the replies is kept, for which later commands wait.
+    Nothing,
     /// SCAN's single part, from the node at this position among `places`: see [`scan_cursor`].
     Scan { place: u64, places: u64 },
 }
@@ -84,6 +86,9 @@ impl Gather {
 
     /// The joined reply. `name_of` returns a node's name.
     pub(crate) fn joined<'n>(&self, version: ProtocolVersion, name_of: &dyn Fn(u16) -> &'n str) -> Vec<u8> {
+        if matches!(self.joining, Joining::Nothing) {
+            return Vec::new();
+        }
         if self.is_too_large {
             return b"-ERR the joined reply is larger than the proxy may hold (see --joined-bytes-max)\r\n".to_vec();
         }
@@ -92,8 +97,8 @@ impl Gather {
             Joining::Values(parts) => joined.values(parts),
             Joining::Scan { place, places } => joined.scan(*place, *places),
             Joining::Only => self.parts.first().map_or(Vec::new(), |part| part.reply.clone()),
-            // Written by `Shard::confirmation`.
-            Joining::Confirmed(_) => Vec::new(),
+            // Confirmations are written by `Shard::confirmation`.
+            Joining::Nothing | Joining::Confirmed(_) => Vec::new(),
             Joining::All(join) => joined.all(*join),
         }
     }

@@ -7,8 +7,11 @@
 use reactor::Io;
 
 use super::Shard;
-use super::client::{Client, Mode, Waits};
+use super::client::{Client, Mode, Replies, Waits};
+use super::dispatch::after_one;
 use super::expected::{Expected, Role};
+use super::gather::{Gather, Joining};
+use super::reply_queue::WHOLE;
 use super::slab::Key;
 use super::wires::Wires;
 use crate::commands::{CommandId, CommandRequest};
@@ -74,7 +77,15 @@ impl Shard {
 
     fn expect_stream(&mut self, client: &mut Client, link: Key, command: CommandId) {
         let Some(link) = self.links.get_mut(link) else { return };
-        let role = Role::Reply(client.queue.push(link.node));
+        let role = match client.replies {
+            Replies::On => Role::Reply(client.queue.push(link.node)),
+            _ => {
+                let mut gather = Gather::new(client.queue.push(WHOLE), Joining::Nothing);
+                let part = gather.add_part(link.node);
+                Role::Part { gather: client.add_gather(gather), part }
+            }
+        };
+        client.replies = after_one(client.replies);
         let expected = Expected {
             client: client.key,
             role,

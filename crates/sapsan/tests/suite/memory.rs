@@ -454,7 +454,8 @@ fn check_goes_on(server: &Server, ceiling: u64) {
         std::thread::sleep(Duration::from_millis(20));
     }
     assert_eq!(statuses, (200, 200), "{}", log_of(server.folder.path()));
-    while server.anonymous_bytes() > ceiling / 2 && began.elapsed() < PATIENCE {
+    // Memtables are merged at leisure, and a slow machine takes longer.
+    while server.anonymous_bytes() > ceiling / 2 && began.elapsed() < 3 * PATIENCE {
         std::thread::sleep(Duration::from_millis(50));
     }
     let after = server.anonymous_bytes();

@@ -163,12 +163,15 @@ mod tests {
         let (mut lines, mut seen) = (Lines::new(line_max), Vec::new());
         let mut rest = text;
         while !rest.is_empty() {
+            let has_room = lines.has_room();
             let taken = lines.take(&rest[..piece.min(rest.len())]);
+            assert!(taken > 0 || !has_room, "an offer that was asked for");
             rest = &rest[taken..];
             assert!(lines.held_bytes() <= lines.text_bytes_max());
             let before = seen.len();
             seen.extend(std::iter::from_fn(|| lines.next()).take(at_a_time));
-            assert!(taken > 0 || seen.len() > before, "nothing moves");
+            // Only blank lines may have been read; they make room.
+            assert!(taken > 0 || seen.len() > before || lines.has_room(), "nothing moves");
         }
         lines.end();
         seen.extend(std::iter::from_fn(|| lines.next()));
@@ -206,6 +209,12 @@ mod tests {
             let whole: Vec<_> = { let mut lines = Lines::of(&text, line_max); std::iter::from_fn(|| lines.next()).collect() };
             prop_assert_eq!(whole, expected(&text, line_max));
         }
+    }
+
+    #[test]
+    fn blank_lines_that_fill_the_room_are_read_without_a_line() {
+        let text = [b"a\nb\nc\nd\n\n".to_vec(), vec![b'f'; 34_811]].concat();
+        assert_eq!(read(&text, 40_000, 32_776, 1), expected(&text, 40_000));
     }
 
     #[test]
