@@ -13,10 +13,10 @@ use crate::config::{DistributionKind, Ejection, NodeConfig, Password, ProxyConfi
 use crate::placement::Hash;
 
 /// twemproxy's own defaults of `server_failure_limit` and `server_retry_timeout`.
-/// Largest weight: placements hold points for each unit of it.
-const WEIGHT_MAX: u32 = 10_000;
 const FAILURES: u32 = 2;
 const RETRY: Duration = Duration::from_millis(30_000);
+/// Largest weight: placements hold points for each unit of it.
+const WEIGHT_MAX: u32 = 10_000;
 
 /// A pool of the file.
 #[derive(Clone, Debug)]

@@ -30,9 +30,9 @@ use std::time::{Duration, Instant};
 
 /// Number of ready tasks up to which a loop takes new ones: enough to share one lock and one reading of the clock, few enough
 /// that the loops finish at about the same time.
+const BATCH: usize = 16;
 /// The longest wait: a hundred years.
 const WAIT_LONGEST: Duration = Duration::from_secs(100 * 365 * 86_400);
-const BATCH: usize = 16;
 
 /// Settings of event loops.
 #[derive(Debug, Clone)]
