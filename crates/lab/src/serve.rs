@@ -97,7 +97,7 @@ impl Service for Requests {
             late,
             has_begun: false,
         };
-        // A task that is dropped before its end answers then: 503 if it was refused, 500 if it panicked.
+        // A task that is dropped before its end answers then: 503 if it was refused, 500 if it panicked or a drain ended it.
         drop(self.executor.try_submit(Box::new(task)));
     }
 }
@@ -129,7 +129,7 @@ impl Drop for Task {
     fn drop(&mut self) {
         if let Some(late) = self.late.take() {
             let (status, why) = match self.has_begun {
-                true => (Status(500), "the task panicked\n"),
+                true => (Status(500), "the task ended without a reply\n"),
                 false => (Status(503), "the executor takes no more tasks now\n"),
             };
             late.send(status, "text/plain", why.as_bytes().to_vec());

@@ -1,6 +1,7 @@
 //! All records of a collection in order of their keys: those that arrived in order merged with those that were sorted.
 //!
-//! Among records with one key the one that arrived in order comes first, then the others in reading order: see `batch_order.rs`.
+//! If several records have one key, the one that arrived in order comes first; the others follow as they were read: see
+//! `batch_order.rs`.
 
 use super::ascending::AscendingRecords;
 use super::places::{Places, PlacesWriter};

@@ -1,7 +1,7 @@
 //! What a folder would lose under a configuration. This is checked before anything in it is changed.
 //!
 //! A folder's catalog names its collections, indexes, rules and views. A configuration that declares none of these collections
-//! is taken for that of another service and is refused. A configuration that would drop parts of the folder is refused unless
+//! is refused: it most likely belongs to another service. A configuration that would drop parts of the folder is refused unless
 //! [`Config::may_drop`] permits it.
 //!
 //! - Indexes, unique fields and references that were never in force are no loss, nor is a view that was never built.

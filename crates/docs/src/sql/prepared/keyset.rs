@@ -1,7 +1,7 @@
 //! Keyset pagination: a total order of a query's rows, and the predicate that a row comes after a position in it.
 //!
-//! The rows of collections are identified by their keys, those of views by their GROUP BY values, those of a query with GROUP
-//! BY by its values, those of DISTINCT by all columns. [`complete`] appends these to ORDER BY. The query is refused with its
+//! What identifies a row: in a collection its key, in a view and in a query with GROUP BY the GROUP BY values, with DISTINCT all
+//! columns. [`complete`] appends these to ORDER BY. The query is refused with its
 //! position if nothing identifies the rows, or if two executions may compute different ORDER BY values for the same rows. For
 //! example, a group of 5 and 5.0 shows the value that was found first.
 //!
