@@ -8,7 +8,7 @@ use crate::containment::drop_contained;
 use crate::coroutine::{Job, once};
 use crate::executor::{Drained, Executor, ExecutorStartError};
 use crate::metrics::ExecutorMetrics;
-use crate::model::Model;
+use crate::model_name::Model;
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;

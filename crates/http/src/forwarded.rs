@@ -20,7 +20,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use crate::chunked::is_token;
+use crate::parsing::chunked::is_token;
 use crate::trusted_proxies::TrustedProxies;
 
 /// Hops that are read; a longer walk ends at the last known address.

@@ -1,9 +1,9 @@
 //! Entry points for fuzzing: the parsers behind a connection, as functions of bytes. Not part of the API.
 
-use crate::chunked::Chunked;
 use crate::limits::ClientLimits;
-use crate::plain;
-use crate::reader::{RequestReader, Step};
+use crate::parsing::chunked::Chunked;
+use crate::parsing::plain;
+use crate::parsing::reader::{RequestReader, Step};
 
 /// Result of parsing a connection's bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -4,8 +4,8 @@ use std::cell::Cell;
 use std::net::{IpAddr, SocketAddr};
 
 use crate::forwarded;
-use crate::head::Head;
 use crate::method::Method;
+use crate::parsing::head::Head;
 use crate::trusted_proxies::TrustedProxies;
 
 /// A request, borrowed from the connection's read buffer for the time of the call.

@@ -10,13 +10,13 @@ use reactor::{Accept, ConnectionId, Factory, Loop, LoopContext, LoopState, Messa
 
 use crate::addresses::Addresses;
 use crate::connection::Connection;
-use crate::crowd::Leave;
-use crate::latency::{Latencies, SeriesTotal};
+use crate::connection::crowd::Leave;
+use crate::connection::shared::Shared;
+use crate::connection::worker::Worker;
+use crate::metrics::latency::{Latencies, SeriesTotal};
 use crate::metrics::{HttpMetrics, MetricsTotal};
 use crate::service::Service;
 use crate::settings::HttpSettings;
-use crate::shared::Shared;
-use crate::worker::Worker;
 
 /// An HTTP server. Pass it to `Reactor::listen`, in an `Arc`, for one address or several; `Service::local` is called once for
 /// each loop and listener.

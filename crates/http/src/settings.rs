@@ -2,7 +2,7 @@
 
 use crate::access_log::AccessLog;
 use crate::limits::{ClientLimits, Deadlines};
-use crate::slow::SlowLog;
+use crate::metrics::slow::SlowLog;
 use crate::trusted_proxies::TrustedProxies;
 
 /// Settings of a server.

@@ -6,14 +6,14 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use crate::broken::Broken;
+use crate::connection::socket::Socket;
 use crate::kernel;
 use crate::lag::Lag;
 use crate::mailbox::Mailbox;
 use crate::metrics::{Counters, LoopMetrics};
 use crate::protocol::{ConnectionId, Message, Protocol};
 use crate::settings::Outgoing;
-use crate::socket::Socket;
-use crate::wheel::TICK_NS;
+use crate::timers::wheel::TICK_NS;
 
 /// Work for a loop's thread.
 pub type Task = Box<dyn FnOnce(&Loop) + Send>;

@@ -13,69 +13,47 @@
 //! - Connections of one loop reach one another's queues directly ([`Neighbour`]); other loops are reached by mail.
 //! - A panic in a protocol closes its connection and no other.
 //!
-//! Code map: `reactor` (start-up, threads), `setup` (of one loop), `state` (a loop's state beside connections), `fleet` (loops as
-//! seen from any thread), `tick` and `event_loop`, `turn` (what one connection does in a tick), `work_time` (time limits of turns
-//! and ticks), `fairness` (order of turns under load), `neighbour`, `accepting`, `draining`, `mailbox`, `wheel` and `timers`,
-//! `input`/`output`/`piece`/`pool`/`buffers`, `pace` and `hoarders` (slow receivers, and the largest holders when memory is short),
-//! `host` (the address by which shares are counted), `socket` (readiness), `transport` and `tls`, `kernel` (epoll, the
-//! clock, and other system calls).
+//! | subject | file |
+//! |---|---|
+//! | start-up and threads, the set-up of one loop, settings | `reactor`, `setup`, `settings` |
+//! | loops as seen from any thread | `fleet`, `mailbox`, `lag`, `broken` (a loop that ended by itself) |
+//! | interface of a protocol | `protocol`, `event_loop/io`, `event_loop/state` (a loop's state beside connections), `event_loop/neighbour` |
+//! | one loop | `event_loop`: `tick` (order of its work), `turn` (what one connection does in a tick), `batch`, `accepting`, `draining`, `hoarders` (largest holders when memory is short), `fairness` and `work_time` (who is next, and for how long) |
+//! | one connection | `connection`: input, output, buffers, `pace` (slow receivers), `slab` (all of a loop), `transport` and `socket` (readiness) |
+//! | timers | `timers`: a heap of precise ones, a wheel of coarse ones |
+//! | TLS | `tls`, `event_loop/handshake` |
+//! | system calls, clock | `kernel`, `signals` |
+//! | address by which shares are counted, addresses to connect to | `host`, `address` |
 
-mod accepting;
 mod address;
-mod batch;
 mod broken;
-mod buffers;
 mod connection;
-mod connections;
-mod core;
-mod draining;
 mod event_loop;
-mod fairness;
 mod fleet;
-mod handshake;
-mod hoarders;
-mod hooks;
 mod host;
-mod input;
-mod io;
 mod kernel;
 mod lag;
-mod listeners;
-mod lists;
 mod mailbox;
 mod metrics;
-mod neighbour;
-mod next_to_go;
-mod output;
-mod pace;
-mod piece;
-mod pool;
 mod protocol;
 mod reactor;
 mod settings;
 mod setup;
 pub mod signals;
-mod socket;
-mod state;
-mod tick;
 mod timers;
 mod tls;
-mod transport;
-mod turn;
-mod wheel;
-mod work_time;
 
 pub use address::{Address, ConnectFailure, UNIX_PEER};
+pub use connection::piece::{FileRange, Piece};
+pub use event_loop::io::Io;
+pub use event_loop::neighbour::{Neighbour, Neighbourhood};
+pub use event_loop::state::{LoopContext, LoopState};
 pub use fleet::{Loop, Open, Task};
 pub use host::host;
-pub use io::Io;
 pub use kernel::try_unix;
 pub use metrics::{LoopMetrics, ReactorMetrics};
-pub use neighbour::{Neighbour, Neighbourhood};
-pub use piece::{FileRange, Piece};
 pub use protocol::{Closed, ConnectionId, MemoryPart, Message, Protocol};
 pub use reactor::{Reactor, RunningReactor};
 pub use settings::{ListenerSettings, Outgoing, ReactorSettings, Traffic};
 pub use setup::{Accept, Factory, ListenerId, Setup};
-pub use state::{LoopContext, LoopState};
 pub use tls::{CertificateError, TlsClient, TlsServer};

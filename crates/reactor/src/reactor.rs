@@ -10,11 +10,11 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use crate::broken;
-use crate::core::Core;
+use crate::event_loop::core::Core;
+use crate::event_loop::listeners::ListeningSocket;
 use crate::event_loop::{ALARM, EventLoop, WAKER};
 use crate::fleet::{Fleet, Loop, Member, nanoseconds};
 use crate::kernel::{self, Alarm, Listening, Poller, SocketFile};
-use crate::listeners::ListeningSocket;
 use crate::metrics::ReactorMetrics;
 use crate::settings::{ListenerSettings, ReactorSettings};
 use crate::setup::{Factory, ListenerId, Setup};

@@ -6,8 +6,8 @@
 use std::net::SocketAddr;
 
 use crate::Loop;
+use crate::event_loop::state::LoopState;
 use crate::protocol::{ConnectionId, Protocol};
-use crate::state::LoopState;
 
 /// Makes protocols for accepted connections; one per loop and listener, living on the loop's thread.
 pub trait Accept {

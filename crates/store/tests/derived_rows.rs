@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::ops::{Bound, ControlFlow};
 
-use crate::folding::{self, number};
+use crate::folded_numbers::{self, number};
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 use store::{
@@ -113,7 +113,7 @@ struct Bench {
 fn bench() -> Bench {
     let directory = tempfile::tempdir().unwrap();
     let ends = |[values, rows, ends]: [TreeId; 3]| Ends { values, rows, ends };
-    let (store, of) = folding::open(directory.path(), ["values", "rows", "ends"], ends);
+    let (store, of) = folded_numbers::open(directory.path(), ["values", "rows", "ends"], ends);
     Bench { store, of, _directory: directory }
 }
 

@@ -4,7 +4,7 @@ use std::ops::{Bound, ControlFlow};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, mpsc};
 
-use crate::folding::{self, number, options};
+use crate::folded_numbers::{self, number, options};
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 use store::{
@@ -65,7 +65,8 @@ fn bench() -> Bench {
 
 fn open(directory: tempfile::TempDir) -> Bench {
     let counting = |[_, counts, totals]: [TreeId; 3]| Counting { counts, totals };
-    let (store, [items, counts, totals]) = folding::open(directory.path(), ["items", "counts", "totals"], counting);
+    let (store, [items, counts, totals]) =
+        folded_numbers::open(directory.path(), ["items", "counts", "totals"], counting);
     Bench { store, items, counts, totals, directory }
 }
 

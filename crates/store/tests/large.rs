@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use crate::folding::number;
+use crate::folded_numbers::number;
 use crate::simulation::content::Files;
 use crate::simulation::disk::SimulatedDisk;
 use rand::rngs::SmallRng;

@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a failed step is a failed test")]
 
 mod faulty_disk;
-mod folding;
+mod folded_numbers;
 mod fuzz_check;
 mod hooked_disk;
 mod simulation;

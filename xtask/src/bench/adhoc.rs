@@ -5,10 +5,10 @@
 //! - GETs of single documents, alone and during ten such queries at a time: the server has half the cores, the client the
 //!   others.
 
-use super::open_load::{Latency, OpenLoad, gets_of_ids};
-use super::process::{Server, exchange, free_address};
-use super::results::{Row, record};
-use super::stage::{Stage, require_room};
+use super::setup::open_load::{Latency, OpenLoad, gets_of_ids};
+use super::setup::process::{Server, exchange, free_address};
+use super::setup::results::{Row, record};
+use super::setup::stage::{Stage, require_room};
 use super::{Effort, median};
 use crate::tools;
 use std::net::SocketAddr;

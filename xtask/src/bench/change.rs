@@ -8,10 +8,10 @@
 //! A server's speed depends on the placement of its memory: two processes of one binary differed by 5 % for as long as they ran.
 //! Therefore each turn over HTTP uses a new process.
 
-use super::process::Server;
-use super::results::{COST_MOST, Row, record};
-use super::stage::{Imported, Stage};
-use super::wrk::{self, Load};
+use super::setup::process::Server;
+use super::setup::results::{COST_MOST, Row, record};
+use super::setup::stage::{Imported, Stage};
+use super::setup::wrk::{self, Load};
 use super::{Effort, http, instructions, median, writes};
 use crate::{dist, tools};
 use std::io::{BufRead, BufReader, Write};

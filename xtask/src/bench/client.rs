@@ -3,8 +3,8 @@
 //!
 //! The program is part of the workspace `bench/peers`. The server has one core, all clients the other.
 
-use super::process::{Server, free_address};
-use super::results::record;
+use super::setup::process::{Server, free_address};
+use super::setup::results::record;
 use super::{Cores, Effort, store};
 use crate::{redis, tools};
 use std::path::{Path, PathBuf};

@@ -2,10 +2,10 @@
 //! writers, the number of its events, and the delay between a write's reply and its event. For the delay, one more connection writes one
 //! document at a time and compares the times of its replies with those of its events.
 
-use super::process::{Server, exchange};
-use super::results::{Row, record};
-use super::stage::{Stage, TRAIN};
-use super::wrk::{self, Load, Outcome};
+use super::setup::process::{Server, exchange};
+use super::setup::results::{Row, record};
+use super::setup::stage::{Stage, TRAIN};
+use super::setup::wrk::{self, Load, Outcome};
 use super::{Cores, Effort, median};
 use crate::tools;
 use std::io::{BufRead, BufReader, Read, Write};

@@ -6,11 +6,12 @@
 //! CPU per request decides. The kernel distributes the floor's connections over its threads arbitrarily, differently in
 //! each run, and an uneven distribution changes their cost: therefore a ratio of CPU is taken from many short runs.
 
-use super::process::{Server, exchange};
-use super::results::{Row, record};
-use super::stage::{Counts, Stage, TRAIN};
-use super::wrk::{Load, Outcome};
-use super::{Effort, median, wrk};
+use super::setup::process::{Server, exchange};
+use super::setup::results::{Row, record};
+use super::setup::stage::{Counts, Stage, TRAIN};
+use super::setup::wrk;
+use super::setup::wrk::{Load, Outcome};
+use super::{Effort, median};
 use std::net::SocketAddr;
 
 /// The criterion of a row.

@@ -1,9 +1,9 @@
 //! `cargo xtask bench import`: the speed of a durable, checked import, and of a server's start on the data.
 //! `cargo xtask bench import full`: the same with the whole rating set, whose ten million visits are generated.
 
-use super::process::Server;
-use super::results::{Row, record};
-use super::stage::{Stage, TRAIN};
+use super::setup::process::Server;
+use super::setup::results::{Row, record};
+use super::setup::stage::{Stage, TRAIN};
 use super::{Effort, median, spread};
 use crate::tools;
 use std::path::{Path, PathBuf};
@@ -39,7 +39,7 @@ pub(super) fn run(effort: Effort) -> Result<(), String> {
 /// The whole set. Takes some minutes and gigabytes, so it must be requested by name.
 pub(super) fn run_full(effort: Effort) -> Result<(), String> {
     let stage = Stage::set(effort)?;
-    super::stage::require_room(stage.folder.path(), ROOM_FULL)?;
+    super::setup::stage::require_room(stage.folder.path(), ROOM_FULL)?;
     let mut rows = Vec::new();
     let (real, zips) = whole_set(&stage)?;
     let name = if real { "real" } else { "generated" };
@@ -74,7 +74,7 @@ fn import(stage: &Stage, zips: &[PathBuf], store: &Path) -> Result<(f64, u64), S
         .map_err(|error| format!("cannot start the import: {error}"))?;
     let mut peak = 0;
     loop {
-        peak = peak.max(super::process::anonymous_bytes(child.id()));
+        peak = peak.max(super::setup::process::anonymous_bytes(child.id()));
         match child.try_wait().map_err(|error| format!("the import: {error}"))? {
             Some(status) if status.success() => return Ok((started.elapsed().as_secs_f64(), peak)),
             Some(status) => return Err(format!("the import of {} ended with {status}", zips[0].display())),
@@ -155,7 +155,7 @@ fn write_some(server: &Server) -> Result<(), String> {
             "POST /locations/{id} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: {}\r\n\r\n{body}",
             body.len()
         );
-        let reply = super::process::exchange(server.address, request.as_bytes())?;
+        let reply = super::setup::process::exchange(server.address, request.as_bytes())?;
         if !reply.starts_with(b"HTTP/1.1 200") {
             return Err(format!("POST /locations/{id}: {}", String::from_utf8_lossy(&reply)));
         }

@@ -5,9 +5,9 @@
 //! neighbours.
 
 use super::http;
-use super::process::{Server, free_address};
-use super::results::Row;
-use super::stage::Stage;
+use super::setup::process::{Server, free_address};
+use super::setup::results::Row;
+use super::setup::stage::Stage;
 use crate::tools;
 use std::fmt::Write;
 use std::process::Command;

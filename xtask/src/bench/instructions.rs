@@ -1,9 +1,9 @@
 //! Instructions of one request, before and after a change: counted by callgrind, so the figures hardly depend on the machine and its
 //! other load. They do not include the kernel's work and the waits for memory: times decide, instructions show where to look.
 
-use super::process::{Server, free_address};
-use super::results::{COST_MOST, Row};
-use super::stage::Stage;
+use super::setup::process::{Server, free_address};
+use super::setup::results::{COST_MOST, Row};
+use super::setup::stage::Stage;
 use crate::tools;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};

@@ -3,7 +3,7 @@
 //! The program is an example of `binjson`: it depends on no other crate of the project, and `serde_json` is a dependency
 //! of its tests.
 
-use super::results::record;
+use super::setup::results::record;
 use super::{Cores, Effort, store};
 use crate::{dist, tools};
 use std::process::Command;

@@ -5,9 +5,9 @@
 //! turns: once with one percent of requests that block for 10 ms, and once with as many that do not; the latency of the others
 //! counts.
 
-use super::open_load::{Latency, OpenLoad, quantiles};
-use super::process::{Server, free_address};
-use super::results::{Row, record};
+use super::setup::open_load::{Latency, OpenLoad, quantiles};
+use super::setup::process::{Server, free_address};
+use super::setup::results::{Row, record};
 use super::{Cores, Effort, median, sapsan, spread};
 use crate::tools;
 use serde_json::Value;

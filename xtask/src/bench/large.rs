@@ -8,12 +8,12 @@
 //! same file, bypassing the page cache, on any core; and the server itself, for documents of the same size that are all in
 //! memory.
 
-use super::memory_limit::MemoryLimit;
-use super::open_load::{Latency, OpenLoad, quantiles};
-use super::process::Server;
-use super::results::{Row, record};
-use super::stage::{Stage, require_room};
-use super::wrk::{self, Load};
+use super::setup::memory_limit::MemoryLimit;
+use super::setup::open_load::{Latency, OpenLoad, quantiles};
+use super::setup::process::Server;
+use super::setup::results::{Row, record};
+use super::setup::stage::{Stage, require_room};
+use super::setup::wrk::{self, Load};
 use super::{Effort, median, spread};
 use crate::tools;
 use std::fs::{File, OpenOptions};
@@ -147,7 +147,7 @@ fn measure(stage: &Stage, limit: &MemoryLimit, documents: u64, gigabytes: u64) -
 }
 
 fn serve(stage: &Stage, script: &Path) -> Result<Server, String> {
-    let address = super::process::free_address()?;
+    let address = super::setup::process::free_address()?;
     let folder = stage.folder.path();
     let arguments = [
         stage.sapsan.display().to_string(),

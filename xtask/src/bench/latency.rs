@@ -2,11 +2,12 @@
 //! durable POSTs.
 
 use super::http::body_bytes;
-use super::open_load::{Latency, OpenLoad, quantiles};
-use super::results::{Row, record};
-use super::stage::{Stage, TRAIN};
-use super::wrk::Load;
-use super::{Effort, median, wrk};
+use super::setup::open_load::{Latency, OpenLoad, quantiles};
+use super::setup::results::{Row, record};
+use super::setup::stage::{Stage, TRAIN};
+use super::setup::wrk;
+use super::setup::wrk::Load;
+use super::{Effort, median};
 
 /// Connections of the closed load that determines the floor's rate.
 const CONNECTIONS: u32 = 64;

@@ -9,8 +9,8 @@
 //! time the cores lose right before and right after each open run, and runs are repeated until enough of them were undisturbed,
 //! or a bound is reached; a row reports their number. The rule is the same for all tools.
 
-use super::process::{Server, free_address};
-use super::results::{Row, record};
+use super::setup::process::{Server, free_address};
+use super::setup::results::{Row, record};
 use super::{Cores, Effort, median, spread};
 use crate::{dist, tools};
 use std::fmt;

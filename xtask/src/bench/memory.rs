@@ -1,9 +1,10 @@
 //! `cargo xtask bench memory`: anonymous memory while the train data is served on 256 connections for ten minutes.
 
-use super::results::{Row, record};
-use super::stage::{Stage, TRAIN};
-use super::wrk::Load;
-use super::{Effort, wrk};
+use super::Effort;
+use super::setup::results::{Row, record};
+use super::setup::stage::{Stage, TRAIN};
+use super::setup::wrk;
+use super::setup::wrk::Load;
 
 const MINUTES: u32 = 10;
 const ANONYMOUS_MOST: u64 = 100_000_000;

@@ -7,8 +7,8 @@
 //! thread, which has its share of the CPU of all commands. So two threads serve `cpu of one / (cpu of two × share of the
 //! busiest)` times as many as one.
 
-use super::process::{Server, free_address};
-use super::results::{Row, record};
+use super::setup::process::{Server, free_address};
+use super::setup::results::{Row, record};
 use super::{Cores, Effort, median, sapsan, spread};
 use crate::{redis, tools};
 use std::collections::BTreeMap;

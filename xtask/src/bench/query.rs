@@ -9,9 +9,9 @@
 //! - The largest anonymous memory of all this.
 //! - The cost over HTTP of a declared query for one row by an index (`indexed.rs`); with `--indexed` only this.
 
-use super::process::{Server, anonymous_bytes, exchange, free_address};
-use super::results::{Row, record};
-use super::stage::{Stage, require_room};
+use super::setup::process::{Server, anonymous_bytes, exchange, free_address};
+use super::setup::results::{Row, record};
+use super::setup::stage::{Stage, require_room};
 use super::{Effort, indexed, median, spread, store};
 use crate::{dist, tools};
 use std::fs::File;

@@ -3,7 +3,7 @@
 //! The program is a separate workspace, `bench/peers`, so that testing the project does not build the peers. RocksDB needs
 //! libclang and many minutes of compiling: if it cannot be built, the run continues without it and says so.
 
-use super::results::{Row, record};
+use super::setup::results::{Row, record};
 use crate::tools;
 use std::io::{BufRead, BufReader};
 use std::path::PathBuf;

@@ -9,11 +9,12 @@
 //! anonymous memory by their number.
 
 use super::http::spread;
-use super::process::{Server, free_address};
-use super::results::{Row, record};
-use super::stage::{Stage, TRAIN};
-use super::wrk::{Carrier, Load, Outcome};
-use super::{Effort, median, wrk};
+use super::setup::process::{Server, free_address};
+use super::setup::results::{Row, record};
+use super::setup::stage::{Stage, TRAIN};
+use super::setup::wrk;
+use super::setup::wrk::{Carrier, Load, Outcome};
+use super::{Effort, median};
 use crate::{dist, nginx, tools};
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};

@@ -5,11 +5,12 @@
 //! Every server has one core, the load the other one; both sides of a row run in turns. The floor answers with a body of the same
 //! size as the page.
 
-use super::process::{Server, exchange, free_address};
-use super::results::{Row, record};
-use super::stage::{Stage, TRAIN};
-use super::wrk::{Load, Outcome};
-use super::{Effort, median, spread, writes, wrk};
+use super::setup::process::{Server, exchange, free_address};
+use super::setup::results::{Row, record};
+use super::setup::stage::{Stage, TRAIN};
+use super::setup::wrk;
+use super::setup::wrk::{Load, Outcome};
+use super::{Effort, median, spread, writes};
 use crate::{dist, nginx, tools};
 use std::path::{Path, PathBuf};
 use std::process::Command;

@@ -1,10 +1,11 @@
 //! `cargo xtask bench writes`: durable POSTs compared with redis-server's SET with `appendfsync always`, in one run.
 
-use super::process::{Server, free_address};
-use super::results::{Row, record};
-use super::stage::{Stage, TRAIN};
-use super::wrk::Load;
-use super::{Effort, median, spread, wrk};
+use super::setup::process::{Server, free_address};
+use super::setup::results::{Row, record};
+use super::setup::stage::{Stage, TRAIN};
+use super::setup::wrk;
+use super::setup::wrk::Load;
+use super::{Effort, median, spread};
 use crate::{redis as redis_programs, tools};
 use std::process::Command;
 

@@ -12,7 +12,7 @@ type Known = (&'static str, &'static str, &'static str);
 /// The uses that are left.
 const KNOWN: &[Known] = &[(
     "crates/reactor/src/protocol.rs",
-    "crates/reactor/src/io.rs",
+    "crates/reactor/src/event_loop/io.rs",
     "a protocol's calls take an Io, which opens connections with further protocols: the loop's core and its mail hold them",
 )];
 

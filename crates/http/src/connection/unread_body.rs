@@ -1,4 +1,4 @@
-//! Bodies that the service takes in pieces ([`crate::pieces`]), as part of a connection: the request is served with its head
+//! Bodies that the service takes in pieces ([`crate::parsing::pieces`]), as part of a connection: the request is served with its head
 //! alone, and its reply comes when the body has ended, whole or not.
 
 use std::net::SocketAddr;
@@ -6,18 +6,18 @@ use std::net::SocketAddr;
 use reactor::{ConnectionId, Io};
 
 use super::{Connection, Progress, Stop};
-use crate::composer::Shape;
-use crate::head::{Framing, Head};
-use crate::late::Ticket;
+use crate::connection::ring::Ring;
+use crate::connection::serve::{self, Served};
+use crate::connection::shared::Shared;
 use crate::limits::ClientLimits;
 use crate::method::Method;
-use crate::pieces::{Dropped, Offered, Pieces};
-use crate::refusal::Refusal;
+use crate::parsing::head::{Framing, Head};
+use crate::parsing::pieces::{Dropped, Offered, Pieces};
+use crate::parsing::refusal::Refusal;
+use crate::reply::composer::Shape;
+use crate::reply::late::Ticket;
 use crate::request::HttpRequest;
-use crate::ring::Ring;
-use crate::serve::{self, Served};
 use crate::service::Service;
-use crate::shared::Shared;
 
 /// A body that stays unread until its request was served.
 pub(super) struct UnreadBody {

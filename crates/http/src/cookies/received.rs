@@ -10,7 +10,7 @@
 
 use memchr::memchr;
 
-use crate::chunked::is_token;
+use crate::parsing::chunked::is_token;
 use crate::request::HttpRequest;
 
 /// The field's name.

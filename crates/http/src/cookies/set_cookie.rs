@@ -8,7 +8,7 @@ use std::time::SystemTime;
 
 use httpdate::HttpDate;
 
-use crate::chunked::is_token;
+use crate::parsing::chunked::is_token;
 
 /// Most bytes of name and value together (RFC 6265bis, section 5.7): user agents drop a longer cookie.
 pub(crate) const PAIR_BYTES_MAX: usize = 4096;

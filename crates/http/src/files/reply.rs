@@ -7,8 +7,8 @@ use std::sync::Arc;
 use super::conditions::{Fields, Verdict};
 use super::representation::Representation;
 use crate::method::Method;
-use crate::part::UNCOPIED_BYTES_MIN;
 use crate::reply::Reply;
+use crate::reply::part::UNCOPIED_BYTES_MIN;
 use crate::request::HttpRequest;
 use crate::status::Status;
 

@@ -5,7 +5,7 @@
 
 use std::borrow::Cow;
 
-use crate::chunked::is_token;
+use crate::parsing::chunked::is_token;
 
 /// The value is not a type with parameters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

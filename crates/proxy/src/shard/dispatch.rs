@@ -7,9 +7,9 @@ use resp::codec::{Arguments, ReplyWriter};
 
 use super::Shard;
 use super::admission::Served;
+use super::client::reply_queue::{WHOLE, written};
 use super::client::{Client, Mode, Replies};
 use super::expected::{Expected, Role};
-use super::reply_queue::{WHOLE, written};
 use super::slab::Key;
 use crate::commands::{Command, CommandId, CommandRequest, Handling, Local, Span};
 

@@ -12,7 +12,7 @@ pub(crate) enum Joining {
     /// Values in the order of keys: for each key the index of the part that has its value.
     Values(Vec<u16>),
     /// The confirmation of a subscription.
-    Confirmed(super::subscriptions::Confirmation),
+    Confirmed(super::client::subscription_state::Confirmation),
     /// A single part, which is the reply: of a request that was redirected to another node.
     Only,
     /// No reply, of a request whose reply is not wanted: only its place among the replies is kept, for which later commands wait.

@@ -5,11 +5,11 @@ use resp::codec::ProtocolVersion;
 
 use super::Shard;
 use super::admission::Served;
+use super::client::reply_queue::WHOLE;
 use super::client::{Client, Replies};
 use super::dispatch::Order;
 use super::expected::{Expected, Role};
 use super::gather::{Gather, Joining, scan_cursor};
-use super::reply_queue::WHOLE;
 use super::slab::Key;
 use crate::commands::{Join, Split};
 use crate::placement::{SLOTS, slot_of};

@@ -7,11 +7,11 @@
 use reactor::Io;
 
 use super::Shard;
+use super::client::reply_queue::WHOLE;
 use super::client::{Client, Mode, Replies, Waits};
 use super::dispatch::after_one;
 use super::expected::{Expected, Role};
 use super::gather::{Gather, Joining};
-use super::reply_queue::WHOLE;
 use super::slab::Key;
 use super::wires::Wires;
 use crate::commands::{CommandId, CommandRequest};

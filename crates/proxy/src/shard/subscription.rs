@@ -14,14 +14,14 @@ use resp::codec::{ReplyView, write_command};
 use super::Shard;
 use super::admission::Served;
 use super::client::Client;
+use super::client::reply_queue::WHOLE;
+use super::client::subscription_state::Confirmation;
 use super::cluster::REDIRECTS_MAX;
 use super::dispatch::Order;
 use super::expected::{Expected, Role};
 use super::gather::{Gather, Joining};
 use super::link::Link;
-use super::reply_queue::WHOLE;
 use super::slab::Key;
-use super::subscriptions::Confirmation;
 use super::wires::Wires;
 use crate::commands::{CommandId, Handling, Subscription};
 

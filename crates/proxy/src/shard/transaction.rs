@@ -9,11 +9,11 @@ use resp::codec::write_command;
 
 use super::Shard;
 use super::admission::Served;
+use super::client::transaction_state::TransactionState;
 use super::client::{Client, Mode};
 use super::dispatch::{KeyNodes, Order};
 use super::expected::{Expected, Role};
 use super::slab::Key;
-use super::transaction_state::TransactionState;
 use crate::commands::{Handling, Local, TransactionCommand};
 
 const ABORTED: &[u8] = b"EXECABORT Transaction discarded because of previous errors.";

@@ -18,7 +18,7 @@ use std::time::Duration;
 use rustls::{ClientConnection, Connection, ServerConnection};
 
 use super::config::{TlsClient, TlsServer};
-use crate::socket::{Socket, Then};
+use crate::connection::socket::{Socket, Then};
 
 /// Encrypted bytes that wait for the socket, without the records' overhead (22 bytes in 16 KB).
 pub(crate) const PENDING_BYTES_MAX: usize = 64 << 10;

@@ -12,8 +12,8 @@ mod programs;
 mod reply;
 mod stack;
 
-use super::process::{Server, free_address};
-use super::results::{Row, record};
+use super::setup::process::{Server, free_address};
+use super::setup::results::{Row, record};
 use super::{Cores, median, spread};
 use crate::{dist, tools};
 use programs::Programs;

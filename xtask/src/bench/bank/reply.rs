@@ -1,6 +1,6 @@
 //! Replies of both sides outside the load: a page's body, and the reports of banned addresses and locked users.
 
-use crate::bench::process::exchange;
+use crate::bench::setup::process::exchange;
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
 

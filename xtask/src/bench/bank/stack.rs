@@ -12,7 +12,7 @@
 use super::programs::Programs;
 use super::reply;
 use crate::bench::Cores;
-use crate::bench::process::{Server, free_address};
+use crate::bench::setup::process::{Server, free_address};
 use std::net::SocketAddr;
 use std::path::Path;
 use std::process::Command;

@@ -1,0 +1,716 @@
+//! One connection: turns bytes into calls of the service, and replies into bytes, in order.
+//!
+//! ```text
+//!  input, message, writable ─► turn ─► read requests until starved, blocked, full or out of budget
+//!                                  └─► flush what the ring's front allows
+//!                                  └─► end: close? which deadline?
+//! ```
+//!
+//! A turn stops reading when
+//! - the bytes hold no whole request (starved),
+//! - a request that reads is behind an unanswered one that may change something (blocked),
+//! - the ring is full, a stream is being sent, the sink of a body in pieces has no room, the write queue is congested, or the
+//!   last request was read (full).
+//!
+//! Unread bytes stay in the read buffer, which the reactor bounds, so the peer gets back-pressure.
+
+pub(crate) mod crowd;
+pub(crate) mod deadline;
+pub(crate) mod ring;
+pub(crate) mod serve;
+pub(crate) mod shared;
+mod unread_body;
+pub(crate) mod worker;
+
+use std::net::SocketAddr;
+use std::rc::Rc;
+
+use reactor::{Closed, ConnectionId, Io, MemoryPart, Message, Protocol};
+
+use crate::addresses::Admission;
+use crate::body::More;
+use crate::connection::crowd::Leave;
+use crate::connection::deadline::{DeadlineClock, Wait};
+use crate::connection::ring::{Held, Ring};
+use crate::connection::serve::Served;
+use crate::connection::shared::Shared;
+use crate::connection::worker::Worker;
+use crate::method::Method;
+use crate::parsing::head::{Framing, Head};
+use crate::parsing::plain;
+use crate::parsing::reader::{RequestReader, Step};
+use crate::parsing::refusal::Refusal;
+use crate::parsing::visible::Target;
+use crate::reply::composer::{HeaderFields, JSON, Length, Shape, checked, has_body};
+use crate::reply::late::{Answer, CutOff, Nudged, Ticket};
+use crate::reply::part::{self, Splices};
+use crate::reply::stream::{Stream, StreamFraming};
+use crate::request::HttpRequest;
+use crate::service::Service;
+use unread_body::UnreadBody;
+
+/// Unread bytes above which the socket is not read while the connection may not continue.
+const UNREAD_BYTES_MAX: usize = 64 << 10;
+/// Requests of a connection that the look-ahead covers.
+const FORESEEN_MAX: usize = 16;
+/// Pulls of a stream in one turn; a source of 64 KB pieces fills the write queue long before.
+const PULLS_PER_TURN: usize = 16;
+const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
+
+/// Why a turn stopped reading requests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stop {
+    Starved,
+    Blocked,
+    Full,
+    /// The tick's budget is spent; the loop calls again.
+    Spent,
+}
+
+/// Result of one step of a turn.
+enum Progress {
+    Served,
+    Moved,
+    Stopped(Stop),
+}
+
+/// One connection of a server.
+pub(crate) struct Connection<S: Service> {
+    shared: Rc<Shared<S>>,
+    id: ConnectionId,
+    peer: SocketAddr,
+    reader: RequestReader,
+    ring: Ring,
+    clock: DeadlineClock,
+    /// The service must answer a write before the next request is read.
+    blocked: bool,
+    /// No more requests are read: the client asked for a close, or its bytes were refused.
+    last: bool,
+    draining: bool,
+    /// A `100 Continue` waits for the replies before it.
+    continue_due: bool,
+    paused: bool,
+    finished: bool,
+    _admission: Admission,
+}
+
+impl<S: Service> Connection<S> {
+    pub(crate) fn new(shared: Rc<Shared<S>>, id: ConnectionId, peer: SocketAddr, admission: Admission) -> Self {
+        let clock = DeadlineClock::new(shared.worker.lp.now_ns());
+        Connection {
+            shared,
+            id,
+            peer,
+            reader: RequestReader::default(),
+            ring: Ring::default(),
+            clock,
+            blocked: false,
+            last: false,
+            draining: false,
+            continue_due: false,
+            paused: false,
+            finished: false,
+            _admission: admission,
+        }
+    }
+
+    fn worker(&self) -> &Worker {
+        &self.shared.worker
+    }
+
+    fn turn(&mut self, io: &mut Io<'_>) {
+        loop {
+            let stop = self.read_requests(io);
+            let waiting = self.ring.len();
+            if waiting > 0 {
+                self.flush(io);
+            }
+            // Replies that left may have made room for the next request.
+            if stop != Stop::Full || self.ring.len() == waiting || self.finished {
+                return self.end_turn(io, stop);
+            }
+        }
+    }
+
+    #[inline]
+    fn read_requests(&mut self, io: &mut Io<'_>) -> Stop {
+        loop {
+            if self.blocked {
+                return Stop::Blocked;
+            }
+            if self.is_full() || self.last || self.finished || io.congested() {
+                return Stop::Full;
+            }
+            match self.step(io) {
+                Progress::Served => {
+                    if !io.spend(1) {
+                        return Stop::Spent;
+                    }
+                }
+                Progress::Moved => {}
+                Progress::Stopped(stop) => return stop,
+            }
+        }
+    }
+
+    #[inline]
+    fn is_full(&self) -> bool {
+        let limits = &self.worker().settings.limits;
+        let room = self.ring.len() < limits.pipelined_max && self.ring.held_bytes() <= limits.held_bytes_max;
+        // A body taken in pieces belongs to the last request that was read.
+        (!room || self.ring.ends_reading()) && !self.reader.is_in_pieces()
+    }
+
+    #[inline]
+    fn step(&mut self, io: &mut Io<'_>) -> Progress {
+        if io.input().is_empty() && !self.reader.in_body() {
+            return Progress::Stopped(Stop::Starved);
+        }
+        let Connection { shared, reader, ring, .. } = self;
+        let worker = &shared.worker;
+        let (input, out) = io.split();
+        let mut seen = worker.seen.borrow_mut();
+        let in_pieces = |head: &Head<'_>| {
+            let trusted = &worker.settings.trusted_proxies;
+            let request = HttpRequest::new(head, (&[], true), self.peer, trusted);
+            shared.service.takes_pieces(&mut shared.local.borrow_mut(), &request)
+        };
+        let step = reader.next(input, &worker.settings.limits, &mut seen, in_pieces, || worker.take_gathering());
+        drop(seen);
+        match step {
+            Step::InPieces { ref head, head_bytes } => {
+                let (id, peer, draining) = (self.id, self.peer, self.draining);
+                let body = UnreadBody::of(head, input.len() > head_bytes, draining, &worker.settings.limits);
+                let before = out.len();
+                let served = body.serve(shared, ring, (id, peer), head, out);
+                let appended = out.len() - before;
+                self.after_head(io, served, (head_bytes, appended), &body)
+            }
+            Step::Offered { consumed, offered } => self.after_offering(io, consumed, offered),
+            Step::More { consumed, say_continue } => self.take_more(io, consumed, say_continue),
+            Step::Refused(refusal) => {
+                self.refuse(io, refusal);
+                Progress::Moved
+            }
+            // By reference: a move of so many bytes right after they were written waits for the stores.
+            Step::Request { ref head, body, consumed } => {
+                let shape = Shape {
+                    http10: head.http10,
+                    persistent: head.persistent && !self.draining,
+                    head_only: head.method == Method::Head,
+                };
+                let trusted = &worker.settings.trusted_proxies;
+                let request = HttpRequest::new(head, (body, false), self.peer, trusted);
+                let ticket = Ticket { connection: self.id, sequence: ring.next_sequence(), client: request.client() };
+                let before = out.len();
+                let served = serve::serve(shared, ring, ticket, &request, shape, out);
+                let appended = out.len() - before;
+                self.after_serving(io, served, consumed, appended)
+            }
+        }
+    }
+
+    #[inline]
+    fn after_serving(&mut self, io: &mut Io<'_>, served: Served, consumed: usize, appended: usize) -> Progress {
+        let Served::Done { persistent, is_spliced } = served else {
+            self.blocked = true;
+            return Progress::Stopped(Stop::Blocked);
+        };
+        if consumed > 0 {
+            io.consume(consumed);
+            self.worker().metrics.bytes_in.add(consumed as u64);
+        }
+        self.count_appended(appended);
+        if is_spliced {
+            let mut pieces = self.worker().splices.borrow_mut();
+            self.count_appended(part::bytes_of(&pieces));
+            io.output_pieces(&mut pieces);
+        }
+        self.end_request(io);
+        self.clock.begin_again();
+        self.last |= !persistent;
+        Progress::Served
+    }
+
+    #[inline(never)]
+    fn take_more(&mut self, io: &mut Io<'_>, consumed: usize, say_continue: bool) -> Progress {
+        io.consume(consumed);
+        self.worker().metrics.bytes_in.add(consumed as u64);
+        self.continue_due |= say_continue;
+        if consumed > 0 { Progress::Moved } else { Progress::Stopped(Stop::Starved) }
+    }
+
+    /// Prepares the reader for the next request.
+    #[inline]
+    fn end_request(&mut self, io: &mut Io<'_>) {
+        if let Some(gathering) = self.reader.done() {
+            io.gather(0, 0);
+            self.worker().give_gathering(gathering);
+        }
+    }
+
+    #[cold]
+    fn refuse(&mut self, io: &mut Io<'_>, refusal: Refusal) {
+        if self.reader.is_in_pieces() {
+            self.worker().metrics.refusals.add(1);
+            return self.end_pieces(io, Err(refusal));
+        }
+        let before = io.output().len();
+        let head_only = self.reader.is_head(io.input());
+        serve::refuse(&self.shared.worker, &mut self.ring, refusal, head_only, io.output());
+        self.count_appended(io.output().len() - before);
+        self.end_request(io);
+        self.continue_due = false;
+        self.last = true;
+    }
+
+    #[inline]
+    fn count_appended(&self, bytes: usize) {
+        self.worker().metrics.bytes_out.add(bytes as u64);
+    }
+
+    /// Writes replies from the ring's front as far as possible.
+    #[inline(never)]
+    fn flush(&mut self, io: &mut Io<'_>) {
+        while !io.congested() {
+            let Some(slot) = self.ring.front_mut() else { return };
+            if matches!(slot.held, Held::Nothing) {
+                return;
+            }
+            if let Held::Answer(answer) = &mut slot.held
+                && let Some((length, source)) = answer.source.take()
+            {
+                let worker = &self.shared.worker;
+                let (framing, length) = StreamFraming::of(length, slot.shape.http10);
+                // The end of such a body is signalled only by the connection's end.
+                slot.shape.persistent &= framing != StreamFraming::UntilClose;
+                self.last |= framing == StreamFraming::UntilClose;
+                let (shape, status) = (slot.shape, checked(answer.status));
+                let mut head = worker.take_buffer();
+                compose_answer_head(worker, &mut head, shape, answer, length);
+                let empty = framing == StreamFraming::Length(0);
+                self.ring.replace_front(if shape.head_only || !has_body(status) || empty {
+                    Held::Bytes(status, head)
+                } else {
+                    Held::Stream(status, head, Box::new(Stream::new(source, framing)))
+                });
+                continue;
+            }
+            if let Held::Stream(_, head, stream) = &mut slot.held {
+                let (more, appended) = pump(head, stream, io);
+                stream.sent += appended;
+                self.count_appended(appended);
+                match more {
+                    More::No => {}
+                    More::Yes => return io.notify_writable(),
+                    More::Wait => return,
+                    More::Broken => return self.abort(io),
+                }
+            }
+            self.write_front(io);
+        }
+    }
+
+    /// Pops the front slot, whose reply is due, and appends its reply.
+    #[inline(never)]
+    fn write_front(&mut self, io: &mut Io<'_>) {
+        let Some(slot) = self.ring.pop() else { return };
+        let worker = &self.shared.worker;
+        let out = io.output();
+        let before = out.len();
+        let mut streamed = 0;
+        let (status, pieces) = match slot.held {
+            Held::Nothing => return,
+            Held::Answer(mut answer) => {
+                let pieces = compose_answer(worker, out, slot.shape, &mut answer);
+                (checked(answer.status), pieces)
+            }
+            Held::Bytes(status, bytes) => {
+                out.extend_from_slice(&bytes);
+                worker.give_buffer(bytes);
+                (status, None)
+            }
+            Held::Spliced(status, bytes, mut pieces) => {
+                out.extend_from_slice(&bytes);
+                worker.give_buffer(bytes);
+                pieces.iter_mut().for_each(|(at, _)| *at += before);
+                (status, Some(pieces))
+            }
+            Held::Stream(status, _, stream) => {
+                streamed = stream.sent;
+                (status, None)
+            }
+        };
+        let bytes = streamed + out.len() - before + pieces.as_ref().map_or(0, |pieces| part::bytes_of(pieces));
+        match &slot.watched {
+            Some(watched) => worker.count(status, slot.measure, Some(watched)),
+            None => worker.count_with_turn(status, slot.measure),
+        }
+        worker.log(status, bytes, slot.log);
+        // Those of a stream are counted already.
+        self.count_appended(bytes - streamed);
+        if let Some(mut pieces) = pieces {
+            io.output_pieces(&mut pieces);
+        }
+    }
+
+    #[inline(never)]
+    fn end_turn(&mut self, io: &mut Io<'_>, stop: Stop) {
+        self.worker().count_turn();
+        io.keep(self.ring.memory_bytes());
+        if self.finished {
+            return;
+        }
+        if self.ring.is_watched() && io.input_ended() {
+            self.ring.client_ended();
+        }
+        self.say_continue(io);
+        let begun = self.reader.in_body() || !io.input().is_empty();
+        if stop == Stop::Starved {
+            if io.input_ended() && begun {
+                self.refuse(io, Refusal::Cut);
+            }
+            // On a draining loop a new connection still has a short time for its first request: see `drain`.
+            self.last |= io.input_ended() || self.draining && !begun && self.clock.wait() != Wait::First;
+        }
+        if self.last && self.ring.is_empty() {
+            return self.finish(io);
+        }
+        self.hold_input(io, stop);
+        self.note_wait(io, stop, begun);
+    }
+
+    fn say_continue(&mut self, io: &mut Io<'_>) {
+        // The reply of a body in pieces has its slot already.
+        let is_next = self.ring.len() == usize::from(self.reader.is_in_pieces());
+        if self.continue_due && is_next {
+            self.continue_due = false;
+            if self.reader.in_body() && self.reader.body_bytes() == 0 {
+                io.output().extend_from_slice(CONTINUE);
+                self.count_appended(CONTINUE.len());
+            }
+        }
+    }
+
+    /// Stops reading the socket while many bytes are unread and may not be served yet.
+    fn hold_input(&mut self, io: &mut Io<'_>, stop: Stop) {
+        let may_not_go_on = matches!(stop, Stop::Blocked | Stop::Full) && !io.congested();
+        // A socket that is not read does not report that its client has ended.
+        let is_done = self.last && !self.ring.is_watched();
+        let hold = is_done || may_not_go_on && io.input().len() > UNREAD_BYTES_MAX;
+        if hold != self.paused {
+            self.paused = hold;
+            if hold { io.pause_input() } else { io.resume_input() }
+        }
+    }
+
+    #[inline]
+    fn note_wait(&mut self, io: &mut Io<'_>, stop: Stop, begun: bool) {
+        let wait = if self.last || stop != Stop::Starved {
+            Wait::Nothing
+        } else if self.reader.in_body() {
+            Wait::Body
+        } else if begun {
+            Wait::Head
+        } else if !self.ring.is_empty() {
+            Wait::Nothing
+        } else if self.clock.wait() == Wait::First {
+            Wait::First
+        } else {
+            Wait::Idle
+        };
+        let now_ns = self.worker().lp.now_ns();
+        let deadlines = &self.shared.worker.settings.deadlines;
+        self.clock.note(wait, self.reader.body_bytes(), deadlines, now_ns);
+        if wait == Wait::Body {
+            io.gather(self.reader.gathered_bytes(), self.clock.since_ns());
+        } else if self.reader.is_in_pieces() {
+            // The sink has no room: that is not the client's delay.
+            io.gather(self.reader.gathered_bytes(), now_ns);
+        }
+        let due_ns = self.due_ns();
+        self.arm(io, due_ns, now_ns);
+    }
+
+    /// When the connection's current wait ends.
+    #[inline]
+    fn due_ns(&mut self) -> u64 {
+        let until_ns =
+            if self.draining { self.reader.pieces().map_or(u64::MAX, |pieces| pieces.until_ns) } else { u64::MAX };
+        self.clock.due_ns(&self.shared.worker.settings.deadlines).min(until_ns)
+    }
+
+    #[inline]
+    fn arm(&mut self, io: &mut Io<'_>, due_ns: u64, now_ns: u64) {
+        if due_ns != u64::MAX
+            && let Some(after) = self.clock.arm(due_ns, now_ns)
+        {
+            io.set_timer(Some(after));
+        }
+    }
+
+    /// The client has exceeded its deadline.
+    fn overdue(&mut self, io: &mut Io<'_>) {
+        self.worker().metrics.timed_out.add(1);
+        self.give_up(io);
+    }
+
+    /// Stops waiting for the client.
+    fn give_up(&mut self, io: &mut Io<'_>) {
+        match self.clock.wait() {
+            Wait::Head => self.refuse(io, Refusal::HeadDeadline),
+            Wait::Body => self.refuse(io, Refusal::BodyDeadline),
+            Wait::First | Wait::Idle | Wait::Nothing => self.last = true,
+        }
+        self.end_turn(io, Stop::Full);
+    }
+
+    /// Other clients wait for a connection slot: this connection is closed if it has waited for its client long enough.
+    fn leave(&mut self, io: &mut Io<'_>) {
+        let (worker, deadlines) = (&self.shared.worker, &self.shared.worker.settings.deadlines);
+        if io.unsent() > 0 {
+            if io.behind() > deadlines.crowded {
+                worker.metrics.made_room.add(1);
+                self.abort(io);
+            }
+            return;
+        }
+        if self.finished || self.last || worker.lp.now_ns() < self.clock.leave_ns(deadlines) {
+            return;
+        }
+        worker.metrics.made_room.add(1);
+        worker.tick();
+        self.give_up(io);
+    }
+
+    fn finish(&mut self, io: &mut Io<'_>) {
+        self.finished = true;
+        io.finish();
+    }
+
+    fn abort(&mut self, io: &mut Io<'_>) {
+        self.finished = true;
+        io.abort();
+    }
+}
+
+impl<S: Service> Protocol for Connection<S> {
+    fn opened(&mut self, io: &mut Io<'_>) {
+        let now_ns = self.worker().lp.now_ns();
+        let due_ns = self.clock.due_ns(&self.shared.worker.settings.deadlines);
+        self.arm(io, due_ns, now_ns);
+    }
+
+    fn input(&mut self, io: &mut Io<'_>) {
+        self.worker().tick();
+        self.turn(io);
+    }
+
+    fn foresee(&mut self, input: &[u8]) {
+        if self.blocked || self.last || self.reader.in_body() {
+            return;
+        }
+        let Shared { worker, service, local } = &*self.shared;
+        let (mut seen, mut local) = (worker.seen.borrow_mut(), local.borrow_mut());
+        let mut rest = input;
+        for _ in 0..FORESEEN_MAX {
+            if let Some((Target { path, query, .. }, after)) = plain::likely_target(rest, &seen) {
+                service.foresee(&mut local, Method::Get, path, query);
+                if after.is_empty() {
+                    return;
+                }
+                rest = after;
+                continue;
+            }
+            let Some((head, head_bytes)) = plain::read(rest, &worker.settings.limits, &mut seen) else { return };
+            if head.framing != Framing::Length(0) {
+                return;
+            }
+            service.foresee(&mut local, head.method, head.path, head.query);
+            rest = rest.get(head_bytes..).unwrap_or_default();
+        }
+    }
+
+    fn prepare(&mut self) {
+        self.shared.service.prepare(&mut self.shared.local.borrow_mut());
+    }
+
+    fn writable(&mut self, io: &mut Io<'_>) {
+        self.worker().tick();
+        self.flush(io);
+        self.turn(io);
+    }
+
+    fn message(&mut self, message: Message, io: &mut Io<'_>) {
+        let is_news = match message.payload.downcast::<Answer>() {
+            Ok(answer) => {
+                let is_news = self.ring.answer(message.tag, answer);
+                if is_news && self.reader.pieces().is_some_and(|pieces| pieces.sequence == Some(message.tag)) {
+                    // Answered before the body was complete: the start of the next request cannot be known.
+                    self.reader.end_pieces();
+                    io.gather(0, 0);
+                    self.end_behind(Some(message.tag), true);
+                }
+                is_news
+            }
+            Err(other) if other.is::<Leave>() => return self.leave(io),
+            Err(other) if other.is::<CutOff>() && self.ring.holds(message.tag) => {
+                self.finished = true;
+                return io.cut();
+            }
+            Err(other) => other.is::<Nudged>() && (self.ring.has_stream() || self.reader.is_in_pieces()),
+        };
+        if !is_news {
+            return;
+        }
+        self.worker().tick();
+        self.blocked &= self.ring.has_unanswered_write();
+        // Before the next request is read: with an empty ring its reply goes straight to the write queue.
+        self.flush(io);
+        if io.has_to_wait() {
+            // A batch of answers would otherwise run as many requests at once, however expensive.
+            return self.end_turn(io, Stop::Spent);
+        }
+        self.turn(io);
+    }
+
+    fn timer(&mut self, io: &mut Io<'_>) {
+        self.clock.ran_out();
+        self.worker().tick();
+        let now_ns = self.worker().lp.now_ns();
+        if self.draining && self.reader.pieces().is_some_and(|pieces| now_ns >= pieces.until_ns) {
+            self.refuse(io, Refusal::Stopping);
+            return self.end_turn(io, Stop::Full);
+        }
+        let due_ns = self.due_ns();
+        let deadlines = &self.shared.worker.settings.deadlines;
+        // A client that is still receiving its reply is not idle; the reactor checks its pace.
+        let taking = io.unsent() > 0 && !matches!(self.clock.wait(), Wait::Head | Wait::Body);
+        if now_ns >= due_ns && !taking {
+            return self.overdue(io);
+        }
+        let due_ns = if taking {
+            self.clock.restart(now_ns, deadlines);
+            self.due_ns()
+        } else {
+            due_ns
+        };
+        self.arm(io, due_ns, now_ns);
+    }
+
+    fn drain(&mut self, io: &mut Io<'_>) {
+        self.draining = true;
+        let now_ns = self.worker().lp.now_ns();
+        let begun = self.reader.in_body() || !io.input().is_empty();
+        if begun {
+            let until_ns = self.drain_until_ns();
+            if let Some(pieces) = self.reader.pieces() {
+                // The body may have any length. It gets its time to end; after that the client is answered.
+                pieces.until_ns = until_ns;
+                self.arm(io, until_ns, now_ns);
+            }
+            return;
+        }
+        if self.clock.wait() == Wait::First {
+            // Accepted just now, perhaps with its request in flight: closing would lose a reply.
+            let deadlines = &self.shared.worker.settings.deadlines;
+            self.clock.shorten(now_ns, deadlines.drain_grace, deadlines);
+            return self.note_wait(io, Stop::Starved, false);
+        }
+        if let Some(slot) = self.ring.back_mut() {
+            slot.shape.persistent &= !matches!(slot.held, Held::Nothing | Held::Answer(_));
+        }
+        self.last = true;
+        self.turn(io);
+    }
+
+    /// Closes the connection with an error reply if the client can still get one, otherwise without.
+    fn hoards(&mut self, part: MemoryPart, io: &mut Io<'_>) {
+        self.worker().tick();
+        if part == MemoryPart::Arriving && self.reader.in_body() {
+            self.refuse(io, Refusal::TooManyBodies);
+        } else if part == MemoryPart::Buffers && io.unsent() == 0 && self.ring.is_empty() && !self.finished {
+            io.consume(io.input().len());
+            self.refuse(io, Refusal::NoBuffers);
+        } else {
+            return;
+        }
+        self.worker().metrics.hoarders.add(1);
+        self.end_turn(io, Stop::Full);
+    }
+
+    fn closed(&mut self, reason: Closed) {
+        let metrics = &self.worker().metrics;
+        metrics.timed_out.add(u64::from(reason == Closed::Stalled));
+        metrics.hoarders.add(u64::from(reason == Closed::Hoarded));
+        metrics.closed.add(1);
+        self.finished = true;
+    }
+}
+
+impl<S: Service> Drop for Connection<S> {
+    fn drop(&mut self) {
+        self.worker().crowd.borrow_mut().leave(self.id);
+    }
+}
+
+/// Appends a stream's head and as many pieces as the write queue takes. Returns the result of the last pull, and the number of
+/// bytes appended.
+fn pump(head: &mut Vec<u8>, stream: &mut Stream, io: &mut Io<'_>) -> (More, usize) {
+    let before = io.output().len();
+    io.output().append(head);
+    *head = Vec::new();
+    let mut more = More::Yes;
+    for _ in 0..PULLS_PER_TURN {
+        if more != More::Yes || io.congested() {
+            break;
+        }
+        more = stream.pull(io.output());
+    }
+    (more, io.output().len() - before)
+}
+
+fn compose_answer_head(worker: &Worker, out: &mut Vec<u8>, shape: Shape, answer: &Answer, length: Length) {
+    let content_type = if answer.json { JSON } else { "" };
+    worker.composer.borrow().head(
+        out,
+        shape,
+        checked(answer.status),
+        content_type,
+        HeaderFields::of(&answer.fields),
+        length,
+    );
+}
+
+/// Appends a late reply; returns the pieces that go between its bytes.
+fn compose_answer(worker: &Worker, out: &mut Vec<u8>, shape: Shape, answer: &mut Answer) -> Option<Box<Splices>> {
+    let (status, copied) = (checked(answer.status), answer.body.len());
+    let apart = answer.pieces.as_ref().map_or(0, |pieces| part::bytes_of(pieces));
+    compose_answer_head(worker, out, shape, answer, Length::Spliced { bytes: (copied + apart) as u64, copied });
+    if shape.head_only || !has_body(status) {
+        return None;
+    }
+    let start = out.len();
+    out.extend_from_slice(&answer.body);
+    let mut pieces = answer.pieces.take()?;
+    pieces.iter_mut().for_each(|(at, _)| *at += start);
+    Some(pieces)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Nothing;
+    impl Service for Nothing {
+        type Local = ();
+        fn local(&self, _: &reactor::Loop) {}
+        fn call(&self, (): &mut (), _: &HttpRequest<'_>, _: crate::Reply<'_>) {}
+    }
+
+    /// An idle connection may cost 2 KB of process memory, including the reactor's part.
+    #[test]
+    fn a_connection_is_small() {
+        assert!(size_of::<Connection<Nothing>>() <= 320, "{} bytes", size_of::<Connection<Nothing>>());
+    }
+}

@@ -1,0 +1,28 @@
+//! The state of a client's transaction.
+
+use crate::shard::slab::Key;
+
+/// A transaction, or a watch that may become one.
+#[derive(Default)]
+pub(crate) struct TransactionState {
+    /// The node and the connection to it, once known.
+    pub(in crate::shard) own: Option<(u16, Key)>,
+    /// Whether MULTI was given.
+    pub(in crate::shard) is_open: bool,
+    /// Whether a command was refused, or the connection broke: EXEC will fail.
+    pub(in crate::shard) is_dirty: bool,
+}
+
+impl TransactionState {
+    /// Its node connection.
+    pub(crate) fn link(&self) -> Option<Key> {
+        self.own.map(|(_, link)| link)
+    }
+
+    /// The connection to this node broke.
+    pub(crate) fn lose_link(&mut self, node: u16) {
+        if self.own.is_some_and(|(own, _)| own == node) {
+            (self.own, self.is_dirty) = (None, true);
+        }
+    }
+}
