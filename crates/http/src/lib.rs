@@ -8,7 +8,7 @@
 //! | interface of an application | `service`, `method`, `request`, `reply` (in its folder `part`, `stream`, `late`), `status`, `body` |
 //! | bytes to requests, without I/O | `parsing`: `plain` (the usual head), `scan` (blank line), `head` (fields, framing), `chunked`, `pieces` (a body that its service takes in pieces), `reader` (all), `refusal` (reasons to refuse a request), `visible` (runs of visible ASCII) |
 //! | replies to bytes | `reply`: `composer`, `field_block`, `stream` |
-//! | one connection | `connection`: its turns; `serve` (the call), `ring` (order of replies), `deadline`; beside it `presence` (whether the client is there) |
+//! | one connection | `connection`: its turns; `serve` (the call), `ring` (order of replies) and `flush` (replies to the write queue), `time_limit` and `deadline`; beside it `presence` (whether the client is there) |
 //! | state shared by a loop's connections | `connection/worker`, with the service `connection/shared`; `connection/crowd` (closing of connections when there are too many) |
 //! | the listener | `server`, `addresses`, `limits`, `settings`, `trusted_proxies` |
 //! | counters | `metrics`: `counter`, `latency`, `uncounted`, `slow` |

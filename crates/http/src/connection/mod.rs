@@ -16,9 +16,11 @@
 
 pub(crate) mod crowd;
 pub(crate) mod deadline;
+mod flush;
 pub(crate) mod ring;
 pub(crate) mod serve;
 pub(crate) mod shared;
+mod time_limit;
 mod unread_body;
 pub(crate) mod worker;
 
@@ -28,10 +30,9 @@ use std::rc::Rc;
 use reactor::{Closed, ConnectionId, Io, MemoryPart, Message, Protocol};
 
 use crate::addresses::Admission;
-use crate::body::More;
 use crate::connection::crowd::Leave;
 use crate::connection::deadline::{DeadlineClock, Wait};
-use crate::connection::ring::{Held, Ring};
+use crate::connection::ring::Ring;
 use crate::connection::serve::Served;
 use crate::connection::shared::Shared;
 use crate::connection::worker::Worker;
@@ -41,10 +42,9 @@ use crate::parsing::plain;
 use crate::parsing::reader::{RequestReader, Step};
 use crate::parsing::refusal::Refusal;
 use crate::parsing::visible::Target;
-use crate::reply::composer::{HeaderFields, JSON, Length, Shape, checked, has_body};
+use crate::reply::composer::Shape;
 use crate::reply::late::{Answer, CutOff, Nudged, Ticket};
-use crate::reply::part::{self, Splices};
-use crate::reply::stream::{Stream, StreamFraming};
+use crate::reply::part;
 use crate::request::HttpRequest;
 use crate::service::Service;
 use unread_body::UnreadBody;
@@ -53,8 +53,6 @@ use unread_body::UnreadBody;
 const UNREAD_BYTES_MAX: usize = 64 << 10;
 /// Requests of a connection that the look-ahead covers.
 const FORESEEN_MAX: usize = 16;
-/// Pulls of a stream in one turn; a source of 64 KB pieces fills the write queue long before.
-const PULLS_PER_TURN: usize = 16;
 const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
 
 /// Why a turn stopped reading requests.
@@ -269,91 +267,6 @@ impl<S: Service> Connection<S> {
         self.worker().metrics.bytes_out.add(bytes as u64);
     }
 
-    /// Writes replies from the ring's front as far as possible.
-    #[inline(never)]
-    fn flush(&mut self, io: &mut Io<'_>) {
-        while !io.congested() {
-            let Some(slot) = self.ring.front_mut() else { return };
-            if matches!(slot.held, Held::Nothing) {
-                return;
-            }
-            if let Held::Answer(answer) = &mut slot.held
-                && let Some((length, source)) = answer.source.take()
-            {
-                let worker = &self.shared.worker;
-                let (framing, length) = StreamFraming::of(length, slot.shape.http10);
-                // The end of such a body is signalled only by the connection's end.
-                slot.shape.persistent &= framing != StreamFraming::UntilClose;
-                self.last |= framing == StreamFraming::UntilClose;
-                let (shape, status) = (slot.shape, checked(answer.status));
-                let mut head = worker.take_buffer();
-                compose_answer_head(worker, &mut head, shape, answer, length);
-                let empty = framing == StreamFraming::Length(0);
-                self.ring.replace_front(if shape.head_only || !has_body(status) || empty {
-                    Held::Bytes(status, head)
-                } else {
-                    Held::Stream(status, head, Box::new(Stream::new(source, framing)))
-                });
-                continue;
-            }
-            if let Held::Stream(_, head, stream) = &mut slot.held {
-                let (more, appended) = pump(head, stream, io);
-                stream.sent += appended;
-                self.count_appended(appended);
-                match more {
-                    More::No => {}
-                    More::Yes => return io.notify_writable(),
-                    More::Wait => return,
-                    More::Broken => return self.abort(io),
-                }
-            }
-            self.write_front(io);
-        }
-    }
-
-    /// Pops the front slot, whose reply is due, and appends its reply.
-    #[inline(never)]
-    fn write_front(&mut self, io: &mut Io<'_>) {
-        let Some(slot) = self.ring.pop() else { return };
-        let worker = &self.shared.worker;
-        let out = io.output();
-        let before = out.len();
-        let mut streamed = 0;
-        let (status, pieces) = match slot.held {
-            Held::Nothing => return,
-            Held::Answer(mut answer) => {
-                let pieces = compose_answer(worker, out, slot.shape, &mut answer);
-                (checked(answer.status), pieces)
-            }
-            Held::Bytes(status, bytes) => {
-                out.extend_from_slice(&bytes);
-                worker.give_buffer(bytes);
-                (status, None)
-            }
-            Held::Spliced(status, bytes, mut pieces) => {
-                out.extend_from_slice(&bytes);
-                worker.give_buffer(bytes);
-                pieces.iter_mut().for_each(|(at, _)| *at += before);
-                (status, Some(pieces))
-            }
-            Held::Stream(status, _, stream) => {
-                streamed = stream.sent;
-                (status, None)
-            }
-        };
-        let bytes = streamed + out.len() - before + pieces.as_ref().map_or(0, |pieces| part::bytes_of(pieces));
-        match &slot.watched {
-            Some(watched) => worker.count(status, slot.measure, Some(watched)),
-            None => worker.count_with_turn(status, slot.measure),
-        }
-        worker.log(status, bytes, slot.log);
-        // Those of a stream are counted already.
-        self.count_appended(bytes - streamed);
-        if let Some(mut pieces) = pieces {
-            io.output_pieces(&mut pieces);
-        }
-    }
-
     #[inline(never)]
     fn end_turn(&mut self, io: &mut Io<'_>, stop: Stop) {
         self.worker().count_turn();
@@ -402,85 +315,6 @@ impl<S: Service> Connection<S> {
             self.paused = hold;
             if hold { io.pause_input() } else { io.resume_input() }
         }
-    }
-
-    #[inline]
-    fn note_wait(&mut self, io: &mut Io<'_>, stop: Stop, begun: bool) {
-        let wait = if self.last || stop != Stop::Starved {
-            Wait::Nothing
-        } else if self.reader.in_body() {
-            Wait::Body
-        } else if begun {
-            Wait::Head
-        } else if !self.ring.is_empty() {
-            Wait::Nothing
-        } else if self.clock.wait() == Wait::First {
-            Wait::First
-        } else {
-            Wait::Idle
-        };
-        let now_ns = self.worker().lp.now_ns();
-        let deadlines = &self.shared.worker.settings.deadlines;
-        self.clock.note(wait, self.reader.body_bytes(), deadlines, now_ns);
-        if wait == Wait::Body {
-            io.gather(self.reader.gathered_bytes(), self.clock.since_ns());
-        } else if self.reader.is_in_pieces() {
-            // The sink has no room: that is not the client's delay.
-            io.gather(self.reader.gathered_bytes(), now_ns);
-        }
-        let due_ns = self.due_ns();
-        self.arm(io, due_ns, now_ns);
-    }
-
-    /// When the connection's current wait ends.
-    #[inline]
-    fn due_ns(&mut self) -> u64 {
-        let until_ns =
-            if self.draining { self.reader.pieces().map_or(u64::MAX, |pieces| pieces.until_ns) } else { u64::MAX };
-        self.clock.due_ns(&self.shared.worker.settings.deadlines).min(until_ns)
-    }
-
-    #[inline]
-    fn arm(&mut self, io: &mut Io<'_>, due_ns: u64, now_ns: u64) {
-        if due_ns != u64::MAX
-            && let Some(after) = self.clock.arm(due_ns, now_ns)
-        {
-            io.set_timer(Some(after));
-        }
-    }
-
-    /// The client has exceeded its deadline.
-    fn overdue(&mut self, io: &mut Io<'_>) {
-        self.worker().metrics.timed_out.add(1);
-        self.give_up(io);
-    }
-
-    /// Stops waiting for the client.
-    fn give_up(&mut self, io: &mut Io<'_>) {
-        match self.clock.wait() {
-            Wait::Head => self.refuse(io, Refusal::HeadDeadline),
-            Wait::Body => self.refuse(io, Refusal::BodyDeadline),
-            Wait::First | Wait::Idle | Wait::Nothing => self.last = true,
-        }
-        self.end_turn(io, Stop::Full);
-    }
-
-    /// Other clients wait for a connection slot: this connection is closed if it has waited for its client long enough.
-    fn leave(&mut self, io: &mut Io<'_>) {
-        let (worker, deadlines) = (&self.shared.worker, &self.shared.worker.settings.deadlines);
-        if io.unsent() > 0 {
-            if io.behind() > deadlines.crowded {
-                worker.metrics.made_room.add(1);
-                self.abort(io);
-            }
-            return;
-        }
-        if self.finished || self.last || worker.lp.now_ns() < self.clock.leave_ns(deadlines) {
-            return;
-        }
-        worker.metrics.made_room.add(1);
-        worker.tick();
-        self.give_up(io);
     }
 
     fn finish(&mut self, io: &mut Io<'_>) {
@@ -575,53 +409,11 @@ impl<S: Service> Protocol for Connection<S> {
     }
 
     fn timer(&mut self, io: &mut Io<'_>) {
-        self.clock.ran_out();
-        self.worker().tick();
-        let now_ns = self.worker().lp.now_ns();
-        if self.draining && self.reader.pieces().is_some_and(|pieces| now_ns >= pieces.until_ns) {
-            self.refuse(io, Refusal::Stopping);
-            return self.end_turn(io, Stop::Full);
-        }
-        let due_ns = self.due_ns();
-        let deadlines = &self.shared.worker.settings.deadlines;
-        // A client that is still receiving its reply is not idle; the reactor checks its pace.
-        let taking = io.unsent() > 0 && !matches!(self.clock.wait(), Wait::Head | Wait::Body);
-        if now_ns >= due_ns && !taking {
-            return self.overdue(io);
-        }
-        let due_ns = if taking {
-            self.clock.restart(now_ns, deadlines);
-            self.due_ns()
-        } else {
-            due_ns
-        };
-        self.arm(io, due_ns, now_ns);
+        self.check_deadline(io);
     }
 
     fn drain(&mut self, io: &mut Io<'_>) {
-        self.draining = true;
-        let now_ns = self.worker().lp.now_ns();
-        let begun = self.reader.in_body() || !io.input().is_empty();
-        if begun {
-            let until_ns = self.drain_until_ns();
-            if let Some(pieces) = self.reader.pieces() {
-                // The body may have any length. It gets its time to end; after that the client is answered.
-                pieces.until_ns = until_ns;
-                self.arm(io, until_ns, now_ns);
-            }
-            return;
-        }
-        if self.clock.wait() == Wait::First {
-            // Accepted just now, perhaps with its request in flight: closing would lose a reply.
-            let deadlines = &self.shared.worker.settings.deadlines;
-            self.clock.shorten(now_ns, deadlines.drain_grace, deadlines);
-            return self.note_wait(io, Stop::Starved, false);
-        }
-        if let Some(slot) = self.ring.back_mut() {
-            slot.shape.persistent &= !matches!(slot.held, Held::Nothing | Held::Answer(_));
-        }
-        self.last = true;
-        self.turn(io);
+        self.begin_drain(io);
     }
 
     /// Closes the connection with an error reply if the client can still get one, otherwise without.
@@ -652,49 +444,6 @@ impl<S: Service> Drop for Connection<S> {
     fn drop(&mut self) {
         self.worker().crowd.borrow_mut().leave(self.id);
     }
-}
-
-/// Appends a stream's head and as many pieces as the write queue takes. Returns the result of the last pull, and the number of
-/// bytes appended.
-fn pump(head: &mut Vec<u8>, stream: &mut Stream, io: &mut Io<'_>) -> (More, usize) {
-    let before = io.output().len();
-    io.output().append(head);
-    *head = Vec::new();
-    let mut more = More::Yes;
-    for _ in 0..PULLS_PER_TURN {
-        if more != More::Yes || io.congested() {
-            break;
-        }
-        more = stream.pull(io.output());
-    }
-    (more, io.output().len() - before)
-}
-
-fn compose_answer_head(worker: &Worker, out: &mut Vec<u8>, shape: Shape, answer: &Answer, length: Length) {
-    let content_type = if answer.json { JSON } else { "" };
-    worker.composer.borrow().head(
-        out,
-        shape,
-        checked(answer.status),
-        content_type,
-        HeaderFields::of(&answer.fields),
-        length,
-    );
-}
-
-/// Appends a late reply; returns the pieces that go between its bytes.
-fn compose_answer(worker: &Worker, out: &mut Vec<u8>, shape: Shape, answer: &mut Answer) -> Option<Box<Splices>> {
-    let (status, copied) = (checked(answer.status), answer.body.len());
-    let apart = answer.pieces.as_ref().map_or(0, |pieces| part::bytes_of(pieces));
-    compose_answer_head(worker, out, shape, answer, Length::Spliced { bytes: (copied + apart) as u64, copied });
-    if shape.head_only || !has_body(status) {
-        return None;
-    }
-    let start = out.len();
-    out.extend_from_slice(&answer.body);
-    let mut pieces = answer.pieces.take()?;
-    pieces.iter_mut().for_each(|(at, _)| *at += start);
-    Some(pieces)
 }
 
 #[cfg(test)]

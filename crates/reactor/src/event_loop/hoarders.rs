@@ -26,7 +26,7 @@ use crate::protocol::{Closed, ConnectionId, MemoryPart};
 use crate::timers::Due;
 
 #[cfg(doc)]
-use crate::{Traffic, pace::Pace};
+use crate::{Traffic, connection::pace::Pace};
 
 /// If a part of the memory is held by so many connections or more, a search selects several to be closed.
 const MANY: usize = 64;
