@@ -142,9 +142,9 @@ struct Run<'r> {
 fn run_of<'r>(results: &'r str, command: &str) -> Result<Run<'r>, String> {
     let sections = results.split("\n## ").skip(1);
     let is_it = |heading: &str| {
-        let told = heading.split('`').nth(1).unwrap_or_default();
+        let named = heading.split('`').nth(1).unwrap_or_default();
         heading.ends_with('`')
-            && (told == command || told.strip_prefix(command).is_some_and(|rest| rest.starts_with(" --")))
+            && (named == command || named.strip_prefix(command).is_some_and(|rest| rest.starts_with(" --")))
     };
     let mut found = sections.filter(|section| section.lines().next().is_some_and(is_it));
     let section = found.next().ok_or_else(|| format!("bench/RESULTS.md has no run of `{command}`"))?;

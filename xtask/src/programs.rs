@@ -48,10 +48,14 @@ pub(crate) struct Ended {
 }
 
 /// Builds the test programs that cargo selects by these arguments, and runs all of them, also after one has failed. `prepare` runs
-/// during the build, and no program begins before its end. `told` is called for each program that has ended.
+/// during the build, and no program begins before its end. `on_end` is called for each program that has ended.
 ///
 /// If the build fails, for example by a lint, no further program begins, and its error is returned.
-pub(crate) fn run(targets: &[&str], prepare: impl FnOnce() + Send, mut told: impl FnMut(Ended)) -> Result<(), String> {
+pub(crate) fn run(
+    targets: &[&str],
+    prepare: impl FnOnce() + Send,
+    mut on_end: impl FnMut(Ended),
+) -> Result<(), String> {
     let queue = Queue::default();
     std::thread::scope(|scope| {
         scope.spawn(|| {
@@ -79,7 +83,7 @@ pub(crate) fn run(targets: &[&str], prepare: impl FnOnce() + Send, mut told: imp
             queue.note_end_of_build(outcome.is_ok());
             outcome.map(|()| println!("== all programs built: {:.0} s", started.elapsed().as_secs_f64()))
         });
-        ended.iter().for_each(&mut told);
+        ended.iter().for_each(&mut on_end);
         building.join().map_err(|_| "the thread that builds the tests panicked")?
     })
 }

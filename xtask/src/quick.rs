@@ -31,7 +31,7 @@ pub(crate) fn run(revision: &str) -> Result<(), String> {
     let packages = packages()?;
     let changed = changed(&files(revision)?, &packages);
     let affected = affected(&changed, &packages);
-    println!("== changed since {revision}: {}", told(&changed));
+    println!("== changed since {revision}: {}", listed(&changed));
     step("format", || tools::run("cargo", &["fmt", "--all", "--check"]))?;
     step("sources", sources::check)?;
     let mut tally = Tally::default();
@@ -44,7 +44,7 @@ pub(crate) fn run(revision: &str) -> Result<(), String> {
         outcome = run_tests(&affected, &mut tally);
     }
     let slow: BTreeSet<String> = affected.iter().filter(|name| !is_fast(name)).cloned().collect();
-    println!("{}; left out: programs of {}; documentation and its examples", tally.told(), told(&slow));
+    println!("{}; left out: programs of {}; documentation and its examples", tally.summary(), listed(&slow));
     outcome
 }
 
@@ -65,7 +65,7 @@ fn is_fast(name: &str) -> bool {
     FAST.contains(&name)
 }
 
-fn told(names: &BTreeSet<String>) -> String {
+fn listed(names: &BTreeSet<String>) -> String {
     if names.is_empty() { "no package".to_owned() } else { names.iter().cloned().collect::<Vec<_>>().join(", ") }
 }
 
@@ -80,8 +80,8 @@ fn files(revision: &str) -> Result<Vec<PathBuf>, String> {
         let output = Command::new("git").args(arguments).current_dir(tools::root()).output();
         let output = output.map_err(|error| format!("cannot start git: {error}"))?;
         if !output.status.success() {
-            let told = String::from_utf8_lossy(&output.stderr).into_owned();
-            return Err(format!("`git {}`: {}", arguments.join(" "), told.trim()));
+            let listed = String::from_utf8_lossy(&output.stderr).into_owned();
+            return Err(format!("`git {}`: {}", arguments.join(" "), listed.trim()));
         }
         Ok(String::from_utf8_lossy(&output.stdout).lines().map(PathBuf::from).collect())
     };

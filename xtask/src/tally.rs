@@ -36,7 +36,7 @@ impl Tally {
     }
 
     /// The counts for the closing line.
-    pub(crate) fn told(&self) -> String {
+    pub(crate) fn summary(&self) -> String {
         let passed = self.passed.saturating_sub(self.skipped_as_passed);
         format!("{passed} passed, {} failed, {} skipped", self.failed, self.skipped)
     }

@@ -46,7 +46,7 @@ fn run_all(setup: bool) -> Result<(), String> {
     let outcome = step("lints and tests", || run_programs(&mut tally, &["--workspace"], prepare))
         .and(step("documentation and its examples", || document(&mut tally)))
         .and_then(|()| if tally.passed > 0 { Ok(()) } else { Err("no test was run".to_string()) });
-    println!("{}", tally.told());
+    println!("{}", tally.summary());
     outcome
 }
 

@@ -31,11 +31,14 @@ mod tests {
         assert_eq!(outcome(|| Ok(5)), Ok(5));
         assert_eq!(outcome(|| Err::<(), _>(engine::StoreError::Full)), Err(engine::StoreError::Full.to_string()));
         let number = 7;
-        for (told, what) in [
+        for (message, what) in [
             (outcome(|| -> Result<(), engine::StoreError> { panic!("in text") }), "in text"),
             (outcome(|| -> Result<(), engine::StoreError> { panic!("with {number}") }), "with 7"),
         ] {
-            assert!(told.as_ref().is_err_and(|told| told.starts_with("a panic") && told.ends_with(what)), "{told:?}");
+            assert!(
+                message.as_ref().is_err_and(|message| message.starts_with("a panic") && message.ends_with(what)),
+                "{message:?}"
+            );
         }
     }
 }

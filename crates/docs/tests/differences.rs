@@ -95,6 +95,6 @@ fn many_differences_are_counted() {
     let indexes: Vec<String> = (0..DIFFERENCES_MAX + 3).map(|number| format!("[\"f{number:02}\"]")).collect();
     let dir = folder(&file(""));
     let (found, _) = compare(&dir, &file(&format!("indexes = [{}]\n", indexes.join(", "))));
-    assert_eq!((found.told.len(), found.more), (DIFFERENCES_MAX, 3));
+    assert_eq!((found.listed.len(), found.more), (DIFFERENCES_MAX, 3));
     assert!(found.to_string().ends_with("users(f19) would be built; and 3 more"), "{found}");
 }

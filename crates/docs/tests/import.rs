@@ -142,7 +142,7 @@ fn check_bad(collection: &str, name: &str, text: &str, expected: &str, kept: u64
         import(&service, vec![files.add(name, text)], &ImportOptions { collection: Some(collection.into()), ..skip() });
     let report = report.unwrap();
     assert_eq!((report.skipped, report.documents), (1, kept), "{text}");
-    assert_eq!(report.told.len(), 1);
+    assert_eq!(report.listed.len(), 1);
     clean(&service, kept);
 }
 
@@ -206,7 +206,7 @@ fn an_import_into_collections_with_documents_adds_to_them() {
     let refused = import(&service, more(), &ImportOptions::default()).unwrap_err();
     assert_eq!(refused, "u.json: @, byte 67: the key 3 is in use in users; `--on-error skip` passes over such records");
     let report = import(&service, more(), &skip()).unwrap();
-    assert_eq!(report.skipped, 3, "{:?}", report.told);
+    assert_eq!(report.skipped, 3, "{:?}", report.listed);
     clean(&service, 25_004);
 }
 
@@ -254,7 +254,7 @@ fn check_order(ids: &[u32], told: &[&str]) {
     }
     assert_eq!((report.documents, report.skipped), (first.len() as u64, (ids.len() - first.len()) as u64));
     let path = files.dir.path().join("u.ndjson").display().to_string();
-    assert_eq!(report.told.iter().map(|bad| bad.to_string().replace(&path, "@")).collect::<Vec<_>>(), told);
+    assert_eq!(report.listed.iter().map(|bad| bad.to_string().replace(&path, "@")).collect::<Vec<_>>(), told);
     clean(&service, first.len() as u64);
     for (id, line) in first.iter().step_by(97) {
         assert_eq!(service.get(&format!("users/{id}")).unwrap().1, user(*id, &format!("u{line}@x")));

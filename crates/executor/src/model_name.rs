@@ -179,8 +179,8 @@ mod tests {
     #[test]
     fn a_wrong_name_is_told_with_those_that_are_allowed() {
         for text in ["", "threads", "pool:0", "pool:x", "pool:", "inline:3", "io-aware:3", "hybrid:1/", "waves:-1"] {
-            let told = Model::parse(text, 2).unwrap_err();
-            assert!(told.contains(&format!("`{text}`")) && told.contains("event-loop:N"), "{told}");
+            let message = Model::parse(text, 2).unwrap_err();
+            assert!(message.contains(&format!("`{text}`")) && message.contains("event-loop:N"), "{message}");
         }
     }
 

@@ -119,7 +119,7 @@ impl<J> Queue<J> {
         if let Some(ended) = ended {
             state.tally.count_ended(&ended);
             state.running -= 1;
-            self.tell_if_all_ended(&state);
+            self.signal_if_all_ended(&state);
         }
         loop {
             if let Some((job, submitted)) = state.waiting.pop_front() {
@@ -153,7 +153,7 @@ impl<J> Queue<J> {
         state.waiting.len() <= low_water(self.limit)
     }
 
-    fn tell_if_all_ended(&self, state: &State<J>) {
+    fn signal_if_all_ended(&self, state: &State<J>) {
         if state.running == 0 && state.waiting_for_end > 0 && state.waiting.is_empty() {
             self.all_ended.notify_all();
         }
@@ -184,7 +184,7 @@ impl<J> Queue<J> {
     pub(crate) fn take_waiting(&self) -> VecDeque<Entry<J>> {
         let mut state = self.lock();
         let waiting = std::mem::take(&mut state.waiting);
-        self.tell_if_all_ended(&state);
+        self.signal_if_all_ended(&state);
         waiting
     }
 

@@ -135,7 +135,7 @@ fn send_until(queue: &SyncSender<Item>, mut item: Item, until: Instant) -> bool 
 }
 
 fn write_lines(mut sink: impl Write, lines: &Receiver<Item>, queued_bytes: &AtomicUsize, dropped: &AtomicU64) {
-    let (mut batch, mut dropped_told) = (Vec::with_capacity(BATCH_BYTES), 0);
+    let (mut batch, mut dropped_reported) = (Vec::with_capacity(BATCH_BYTES), 0);
     // When the first line came into the batch.
     let mut begun: Option<Instant> = None;
     loop {
@@ -143,11 +143,11 @@ fn write_lines(mut sink: impl Write, lines: &Receiver<Item>, queued_bytes: &Atom
         if let Ok(Item::Line(line)) = &item {
             queued_bytes.fetch_sub(line.capacity(), Ordering::Relaxed);
             let dropped_now = dropped.load(Ordering::Relaxed);
-            if dropped_now > dropped_told {
+            if dropped_now > dropped_reported {
                 let note =
-                    format!("({} lines dropped: the log is slower than its writers)\n", dropped_now - dropped_told);
+                    format!("({} lines dropped: the log is slower than its writers)\n", dropped_now - dropped_reported);
                 batch.extend_from_slice(note.as_bytes());
-                dropped_told = dropped_now;
+                dropped_reported = dropped_now;
             }
             batch.extend_from_slice(line);
             begun.get_or_insert_with(Instant::now);

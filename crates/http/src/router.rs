@@ -102,8 +102,8 @@ impl Shortcut {
         if (head ^ self.head) & self.head_mask != 0 || path.len() <= prefix.len() + suffix.len() {
             return None;
         }
-        let is_told = prefix.len() <= size_of::<u64>();
-        let rest = if is_told { path.get(prefix.len()..)? } else { path.strip_prefix(prefix)? };
+        let is_short = prefix.len() <= size_of::<u64>();
+        let rest = if is_short { path.get(prefix.len()..)? } else { path.strip_prefix(prefix)? };
         let parameter = if suffix.is_empty() { rest } else { rest.strip_suffix(suffix)? };
         (!parameter.bytes().any(|byte| byte == b'/')).then_some(parameter)
     }

@@ -87,16 +87,16 @@ mod tests {
     #[test]
     fn the_classic_experiment_has_the_control_values_of_its_source() {
         let control = Control::of(&Workload::source(0.01, 1), SOURCE_REQUESTS);
-        let told = control.to_string();
-        assert_eq!(told, "result 6.49994e+10, waits 18920 ms, yields 49800, requests 100000");
+        let text = control.to_string();
+        assert_eq!(text, "result 6.49994e+10, waits 18920 ms, yields 49800, requests 100000");
     }
 
     #[test]
     fn one_lost_request_is_a_difference() {
         let workload = Workload::source(1.0, 1);
         let (expected, found) = (Control::of(&workload, 1000), Control::of(&workload, 999));
-        let told = found.check(expected).unwrap_err().to_string();
-        assert!(told.contains("requests 999, and should be result 6.49"), "{told}");
+        let text = found.check(expected).unwrap_err().to_string();
+        assert!(text.contains("requests 999, and should be result 6.49"), "{text}");
         assert_eq!(expected.check(expected), Ok(expected));
     }
 }

@@ -162,17 +162,17 @@ mod tests {
     }
 
     #[track_caller]
-    fn told(text: &str, part: &str) {
+    fn check_mistake(text: &str, part: &str) {
         let error = Mix::parse(text).unwrap_err().to_string();
         assert!(error.contains(part), "{error}");
     }
 
     #[test]
     fn a_mistake_is_told_with_its_place_and_what_is_allowed() {
-        told("", "kinds");
-        told("[[kinds]]\nevery = 2\nsteps = []", "the last kind must take every id");
-        told("[[kinds]]\nevery = 0\nsteps = []", "kind 1: `every` is 1 or more");
-        told("[[kinds]]\nstep = []", "unknown field `step`");
+        check_mistake("", "kinds");
+        check_mistake("[[kinds]]\nevery = 2\nsteps = []", "the last kind must take every id");
+        check_mistake("[[kinds]]\nevery = 0\nsteps = []", "kind 1: `every` is 1 or more");
+        check_mistake("[[kinds]]\nstep = []", "unknown field `step`");
         for step in [
             "sleep 1s",
             "wait",
@@ -185,11 +185,11 @@ mod tests {
             "wait x1s",
             "",
         ] {
-            told(
+            check_mistake(
                 &format!("[[kinds]]\nsteps = [\"{step}\"]"),
                 &format!("kind 1: `{step}` is no step; allowed: `cpu TIME`"),
             );
         }
-        told(&format!("[[kinds]]\nsteps = {:?}", vec!["yield"; 65]), "65 steps; 64 at most");
+        check_mistake(&format!("[[kinds]]\nsteps = {:?}", vec!["yield"; 65]), "65 steps; 64 at most");
     }
 }

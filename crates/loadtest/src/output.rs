@@ -114,14 +114,14 @@ pub(crate) fn phase_report(folder: &Path, number: usize, run: &Recording) -> Res
 
 /// Reads a recording that `--record` wrote, for `--compare`.
 pub fn read_recording(path: &Path) -> Result<Recording, OutputError> {
-    let told = |reason: &dyn fmt::Display| OutputError::new(path, reason);
+    let error_of = |reason: &dyn fmt::Display| OutputError::new(path, reason);
     let mut bytes = Vec::new();
-    let file = std::fs::File::open(path).map_err(|error| told(&error))?;
-    file.take(RECORDING_BYTES_MAX + 1).read_to_end(&mut bytes).map_err(|error| told(&error))?;
+    let file = std::fs::File::open(path).map_err(|error| error_of(&error))?;
+    file.take(RECORDING_BYTES_MAX + 1).read_to_end(&mut bytes).map_err(|error| error_of(&error))?;
     if bytes.len() as u64 > RECORDING_BYTES_MAX {
-        return Err(told(&format!("is larger than {} MB, so it is no recording", RECORDING_BYTES_MAX >> 20)));
+        return Err(error_of(&format!("is larger than {} MB, so it is no recording", RECORDING_BYTES_MAX >> 20)));
     }
-    serde_json::from_slice(&bytes).map_err(|error| told(&format!("is no recording of --record: {error}")))
+    serde_json::from_slice(&bytes).map_err(|error| error_of(&format!("is no recording of --record: {error}")))
 }
 
 /// The folder of a file.

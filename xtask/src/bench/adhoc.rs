@@ -116,9 +116,9 @@ fn by_month(stage: &Stage, users: &Path, documents: u64) -> Result<Vec<Row>, Str
     let peer = |name: &str| -> Result<f64, String> {
         let line = text.lines().find_map(|line| line.strip_prefix(name));
         let times = line.map(|line| line.split_whitespace().filter_map(|time| time.parse().ok()).collect::<Vec<f64>>());
-        let told =
-            || format!("bench/peers/adhoc.py told nothing of {name}: {}", String::from_utf8_lossy(&peers.stderr));
-        times.filter(|times| !times.is_empty()).map(median).ok_or_else(told)
+        let error =
+            || format!("bench/peers/adhoc.py error nothing of {name}: {}", String::from_utf8_lossy(&peers.stderr));
+        times.filter(|times| !times.is_empty()).map(median).ok_or_else(error)
     };
     if text.lines().any(|line| line.strip_prefix("rows ").is_some_and(|rows| rows != months.to_string())) {
         return Err(format!("{months} months here, and there: {text}"));

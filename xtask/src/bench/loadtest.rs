@@ -106,14 +106,14 @@ impl Stage {
             .args(arguments)
             .output()
             .map_err(|error| format!("cannot start {}: {error}", program.display()))?;
-        let (text, told) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-        let resources = told.lines().rev().find_map(|line| line.strip_prefix("resources "));
+        let (text, errors) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+        let resources = errors.lines().rev().find_map(|line| line.strip_prefix("resources "));
         let numbers: Vec<f64> = resources.unwrap_or("").split(' ').filter_map(|number| number.parse().ok()).collect();
         match *numbers {
             [user, system, kilobytes] if output.status.success() => {
                 Ok((text.into_owned(), user + system, kilobytes as u64 * 1024))
             }
-            _ => Err(format!("{}: {text}{told}", program.display())),
+            _ => Err(format!("{}: {text}{errors}", program.display())),
         }
     }
 

@@ -113,8 +113,8 @@ impl Files {
         openssl.args(["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "30"]);
         openssl.arg("-config").arg(config).arg("-out").arg(&files.cert).arg("-keyout").arg(&files.key);
         let output = openssl.output().map_err(|error| format!("openssl: {error}"))?;
-        let told = || format!("openssl req: {}", String::from_utf8_lossy(&output.stderr));
-        if output.status.success() { Ok(files) } else { Err(told()) }
+        let output_text = || format!("openssl req: {}", String::from_utf8_lossy(&output.stderr));
+        if output.status.success() { Ok(files) } else { Err(output_text()) }
     }
 }
 
@@ -222,11 +222,11 @@ fn check_version(server: &Server, config: &Path, version: &Version) -> Result<()
         .stdin(Stdio::null())
         .output()
         .map_err(|error| format!("openssl: {error}"))?;
-    let told = [output.stdout, output.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).concat();
-    if told.contains(version.name) && told.contains(version.cipher) {
+    let output_text = [output.stdout, output.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).concat();
+    if output_text.contains(version.name) && output_text.contains(version.cipher) {
         return Ok(());
     }
-    Err(format!("{} does not speak {} with {}: {told}", server.address, version.name, version.cipher))
+    Err(format!("{} does not speak {} with {}: {output_text}", server.address, version.name, version.cipher))
 }
 
 fn start_ours(stage: &Stage, files: &Files) -> Result<Server, String> {

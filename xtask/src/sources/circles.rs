@@ -29,7 +29,7 @@ pub(super) fn faults(crates: &[Crate]) -> Vec<String> {
         for (user, used, _) in KNOWN {
             uses.get_mut(user).map(|all| all.remove(used));
         }
-        faults.extend(circles(&uses).iter().map(|circle| told(circle, &uses)));
+        faults.extend(circles(&uses).iter().map(|circle| message(circle, &uses)));
     }
     let all_stale = stale.iter().map(|(user, used, _)| {
         format!("{user} uses {used} no more, or in no circle: take it off the list in xtask/src/sources/circles.rs")
@@ -82,15 +82,15 @@ fn circles<'a>(uses: &Uses<'a>) -> Vec<BTreeSet<&'a str>> {
     circles
 }
 
-fn told(circle: &BTreeSet<&str>, uses: &Uses) -> String {
-    let mut told = format!("{} files use one another:", circle.len());
+fn message(circle: &BTreeSet<&str>, uses: &Uses) -> String {
+    let mut message = format!("{} files use one another:", circle.len());
     for user in circle {
         for (used, names) in uses[user].iter().filter(|(used, _)| circle.contains(*used)) {
             let names: Vec<&str> = names.iter().copied().collect();
-            told += &format!("\n  {user} uses {used}: {}", names.join(", "));
+            message += &format!("\n  {user} uses {used}: {}", names.join(", "));
         }
     }
-    told
+    message
 }
 
 #[cfg(test)]

@@ -11,10 +11,10 @@ type Place<'a> = (&'a str, &'a str, bool);
 
 /// Each name that two types have.
 pub(super) fn faults(crates: &[Crate]) -> Vec<String> {
-    let told = |(name, files): (&str, Vec<&str>)| {
+    let message = |(name, files): (&str, Vec<&str>)| {
         format!("types of one name: {name} in {}; give one of them a name of its own", files.join(", "))
     };
-    shared(crates).into_iter().map(told).collect()
+    shared(crates).into_iter().map(message).collect()
 }
 
 /// The names that several types have, with their files.

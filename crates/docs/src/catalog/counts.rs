@@ -59,7 +59,7 @@ struct Shared {
 struct Known {
     now: HashMap<TreeId, TreeCount>,
     /// The counts at the last increase of `epoch`.
-    told: HashMap<TreeId, TreeCount>,
+    last: HashMap<TreeId, TreeCount>,
 }
 
 impl Counts {
@@ -73,9 +73,9 @@ impl Counts {
     pub fn set(&self, tree: TreeId, count: TreeCount) {
         let Some(shared) = &self.shared else { return };
         let mut known = shared.known.write().unwrap_or_else(PoisonError::into_inner);
-        let moved = known.told.get(&tree).is_none_or(|told| count.has_moved(told));
+        let moved = known.last.get(&tree).is_none_or(|last| count.has_moved(last));
         if moved {
-            known.told.insert(tree, count.clone());
+            known.last.insert(tree, count.clone());
         }
         known.now.insert(tree, count);
         drop(known);
@@ -156,14 +156,14 @@ impl TreeCount {
     }
 
     /// Whether one of the counts has changed by [`MOVED_FACTOR`].
-    pub(crate) fn has_moved(&self, told: &TreeCount) -> bool {
+    pub(crate) fn has_moved(&self, last: &TreeCount) -> bool {
         let far = |now: f64, then: f64| {
             let (now, then) = (now.max(1.0), then.max(1.0));
             now / then >= MOVED_FACTOR || then / now >= MOVED_FACTOR
         };
-        let (now, then) = (self.entries.max(ENTRIES_LEAST), told.entries.max(ENTRIES_LEAST));
-        let values = self.alike.iter().zip(&told.alike).any(|(now, then)| far(*now, *then));
-        far(now, then) || values || self.alike.is_empty() != told.alike.is_empty()
+        let (now, then) = (self.entries.max(ENTRIES_LEAST), last.entries.max(ENTRIES_LEAST));
+        let values = self.alike.iter().zip(&last.alike).any(|(now, then)| far(*now, *then));
+        far(now, then) || values || self.alike.is_empty() != last.alike.is_empty()
     }
 }
 
@@ -189,9 +189,9 @@ mod tests {
     use super::*;
 
     #[track_caller]
-    fn check(now: (f64, &[f64]), told: (f64, &[f64]), moved: bool) {
+    fn check(now: (f64, &[f64]), last: (f64, &[f64]), moved: bool) {
         let count = |(entries, alike): (f64, &[f64])| TreeCount { entries, alike: alike.to_vec() };
-        assert_eq!(count(now).has_moved(&count(told)), moved, "{now:?} after {told:?}");
+        assert_eq!(count(now).has_moved(&count(last)), moved, "{now:?} after {last:?}");
     }
 
     #[test]

@@ -61,9 +61,9 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("schema.json");
         assert!(Command::new("mkfifo").arg(&path).status().unwrap().success());
-        let (tell, told) = channel();
-        std::thread::spawn(move || tell.send(read(&path, 100)));
-        let refused = told.recv_timeout(PATIENCE).expect("opening it waits for nobody").unwrap_err();
+        let (sender, receiver) = channel();
+        std::thread::spawn(move || sender.send(read(&path, 100)));
+        let refused = receiver.recv_timeout(PATIENCE).expect("opening it waits for nobody").unwrap_err();
         assert!(refused.to_string().contains("a pipe, not a regular file"), "{refused}");
     }
 }

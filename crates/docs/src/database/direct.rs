@@ -42,13 +42,13 @@ impl DirectDocumentReads {
     }
 
     /// Reports the completed reads.
-    pub fn ended(&mut self, tell: &mut dyn FnMut(usize, Result<DocumentOutcome<'_>, ReadError>)) {
+    pub fn ended(&mut self, report: &mut dyn FnMut(usize, Result<DocumentOutcome<'_>, ReadError>)) {
         self.inner.ended(&mut |place, outcome| {
             let outcome = outcome.map(|outcome| match outcome {
                 engine::ReadOutcome::Found(value) => DocumentOutcome::Found(value.map(Stored::of)),
                 engine::ReadOutcome::Elsewhere => DocumentOutcome::Elsewhere,
             });
-            tell(place, outcome.map_err(ReadError::Store));
+            report(place, outcome.map_err(ReadError::Store));
         });
     }
 }

@@ -89,7 +89,7 @@ fn flush(
         match database.write_now(write) {
             Ok(_) => gathered.report.documents += 1,
             Err(why) if is_of_a_record(&why) => {
-                let bad = gathered.bad(place, told(&why, options.on_error));
+                let bad = gathered.bad(place, message(&why, options.on_error));
                 gathered.refuse(options.on_error, bad)?;
             }
             Err(error) => return Err(ImportError::Write(error)),
@@ -99,7 +99,7 @@ fn flush(
 }
 
 /// Why a record is refused, with a remedy if existing keys stop the import.
-fn told(why: &WriteError, on_error: OnError) -> String {
+fn message(why: &WriteError, on_error: OnError) -> String {
     match (why, on_error) {
         (WriteError::Conflict { what }, OnError::Stop) => {
             format!("{what}; `--on-error skip` passes over such records")

@@ -11,7 +11,7 @@ use super::ascending::AscendingRecords;
 use super::gather::{CollectionRecords, Gathered};
 use super::records::{Earlier, Record, Records};
 use super::trees_builder::{BuiltTrees, TreesBuilder};
-use super::{BadRecord, ImportError, ImportOptions, ImportProgress, ImportReport, SKIPPED_TOLD_MAX, SORT_BYTES};
+use super::{BadRecord, ImportError, ImportOptions, ImportProgress, ImportReport, SKIPPED_LISTED_MAX, SORT_BYTES};
 use crate::database::{CollectionId, DocumentDatabase};
 use crate::encoding::KeyType;
 use crate::encoding::key::shown_key;
@@ -90,7 +90,7 @@ fn build<'d>(
     let mut again_more = 0;
     while let Some(Record { key, place, stored, came_in_order }) = records.next()? {
         if let Some(first) = last.as_ref().filter(|last| last.key == key) {
-            if again.len() < SKIPPED_TOLD_MAX {
+            if again.len() < SKIPPED_LISTED_MAX {
                 again.push((first.clone(), DocumentOrigin { place, key: key.to_vec() }));
             } else {
                 again_more += 1;

@@ -21,7 +21,7 @@ use super::input::{self, Content, Source};
 use super::split::{Batch, Format, Splitter};
 use super::{
     BATCH_BYTES, BadRecord, FilePlace, ImportError, ImportOptions, ImportProgress, ImportReport, Input, OnError,
-    QUEUE_BATCHES, SKIPPED_TOLD_MAX, SORT_BYTES, THREADS_MAX,
+    QUEUE_BATCHES, SKIPPED_LISTED_MAX, SORT_BYTES, THREADS_MAX,
 };
 use crate::caught;
 use crate::database::{CollectionId, DocumentDatabase};
@@ -113,8 +113,8 @@ impl<'d> Gathered<'d> {
             return Err(ImportError::Record(bad));
         }
         self.report.skipped += 1;
-        if self.report.told.len() < SKIPPED_TOLD_MAX {
-            self.report.told.push(bad);
+        if self.report.listed.len() < SKIPPED_LISTED_MAX {
+            self.report.listed.push(bad);
         }
         Ok(())
     }
@@ -250,8 +250,8 @@ impl<'d> Gathering<'_, 'd> {
         let mut ascending = ascending.into_iter();
         let records = |(number, sorters)| CollectionRecords { number, ascending: ascending.next().flatten(), sorters };
         let records = sorters.into_iter().enumerate().map(records).collect();
-        let (skipped, told) = into_inner(self.skipped);
-        let report = ImportReport { documents: 0, bytes: self.bytes.into_inner(), skipped, told };
+        let (skipped, listed) = into_inner(self.skipped);
+        let report = ImportReport { documents: 0, bytes: self.bytes.into_inner(), skipped, listed };
         Ok(Gathered { records, broken, names: self.names, report, bytes_total: self.bytes_total })
     }
 
@@ -343,7 +343,7 @@ impl<'d> Gathering<'_, 'd> {
         }
         let mut skipped = lock(&self.skipped);
         skipped.0 += 1;
-        if skipped.1.len() < SKIPPED_TOLD_MAX {
+        if skipped.1.len() < SKIPPED_LISTED_MAX {
             skipped.1.push(bad);
         }
     }

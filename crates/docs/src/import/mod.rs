@@ -51,7 +51,7 @@ pub const SORT_BYTES: usize = 128 << 20;
 /// Largest record.
 pub const RECORD_BYTES_MAX: usize = binjson::TEXT_BYTES_MAX;
 /// Skipped records that are listed; further ones are only counted.
-pub const SKIPPED_TOLD_MAX: usize = 100;
+pub const SKIPPED_LISTED_MAX: usize = 100;
 /// Most threads.
 pub const THREADS_MAX: usize = 64;
 /// Most entries of a zip file.
@@ -140,8 +140,8 @@ pub struct ImportReport {
     pub bytes: u64,
     /// Records left out.
     pub skipped: u64,
-    /// The first of them, up to [`SKIPPED_TOLD_MAX`].
-    pub told: Vec<BadRecord>,
+    /// The first of them, up to [`SKIPPED_LISTED_MAX`].
+    pub listed: Vec<BadRecord>,
 }
 
 /// A record that cannot be imported: its place, and the reason.

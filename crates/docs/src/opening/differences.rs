@@ -9,7 +9,7 @@ pub const DIFFERENCES_MAX: usize = 20;
 #[derive(Clone, Debug, Default)]
 pub struct Differences {
     /// What opening would do, in words; empty: nothing.
-    pub told: Vec<String>,
+    pub listed: Vec<String>,
     /// The number of differences beyond [`DIFFERENCES_MAX`].
     pub more: usize,
 }
@@ -17,12 +17,12 @@ pub struct Differences {
 impl Differences {
     /// Whether opening would change nothing.
     pub fn is_empty(&self) -> bool {
-        self.told.is_empty()
+        self.listed.is_empty()
     }
 
     pub(crate) fn add(&mut self, what: String) {
-        if self.told.len() < DIFFERENCES_MAX {
-            self.told.push(what);
+        if self.listed.len() < DIFFERENCES_MAX {
+            self.listed.push(what);
         } else {
             self.more += 1;
         }
@@ -31,7 +31,7 @@ impl Differences {
 
 impl fmt::Display for Differences {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.write_str(&self.told.join("; "))?;
+        out.write_str(&self.listed.join("; "))?;
         if self.more > 0 {
             write!(out, "; and {} more", self.more)?;
         }

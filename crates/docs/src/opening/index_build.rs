@@ -36,7 +36,7 @@ const PAGE_KEYS: usize = 1024;
 /// Documents in one transaction. Few, because a concurrent write to any of them causes a retry.
 const BATCH_DOCUMENTS: usize = 64;
 /// Keys listed in a refusal; further ones are only counted.
-const KEYS_TOLD: usize = 10;
+const KEYS_LISTED: usize = 10;
 
 /// The build thread; dropping this stops it.
 #[derive(Default)]
@@ -140,13 +140,13 @@ impl Breakers {
         if self.count == 0 {
             self.first = why;
         }
-        if self.keys.len() < KEYS_TOLD {
+        if self.keys.len() < KEYS_LISTED {
             self.keys.push(key);
         }
         self.count += 1;
     }
 
-    fn told(&self) -> String {
+    fn message(&self) -> String {
         if self.count < 2 {
             return self.first.clone();
         }
@@ -198,7 +198,7 @@ fn build(
         }
     }
     for target in targets.iter().filter(|target| target.breakers.count > 1) {
-        let why = target.breakers.told();
+        let why = target.breakers.message();
         tracing::error!(collection = collection.info.name, why, "a change of the schema was refused");
     }
     refuse_without_index(collection);
@@ -244,7 +244,7 @@ fn enter(
             tracing::error!(collection = collection.info.name, why, "the change of the schema is refused");
         }
         target.breakers.add(key, why);
-        target.readiness.refuse(target.breakers.told());
+        target.readiness.refuse(target.breakers.message());
     }
     Ok(())
 }

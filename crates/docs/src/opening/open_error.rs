@@ -8,7 +8,7 @@ use crate::engine;
 use crate::error::ReadError;
 
 /// Names listed in the text of an error; further ones are only counted.
-const NAMES_TOLD_MAX: usize = 20;
+const NAMES_LISTED_MAX: usize = 20;
 
 /// Why a database could not be opened, or an import failed.
 #[derive(Debug)]
@@ -44,7 +44,7 @@ pub struct CollectionNames {
 
 impl CollectionNames {
     pub(crate) fn of(names: &[&str]) -> CollectionNames {
-        let list: Vec<String> = names.iter().take(NAMES_TOLD_MAX).map(|name| (*name).to_string()).collect();
+        let list: Vec<String> = names.iter().take(NAMES_LISTED_MAX).map(|name| (*name).to_string()).collect();
         CollectionNames { more: names.len() - list.len(), list }
     }
 }

@@ -423,9 +423,9 @@ impl<V: ReadView> Resolver<'_, V> {
     fn later(&mut self, name: &str, may_wait: bool) -> Readiness {
         let row = self.rows.get(name).filter(|_| may_wait && self.config.builds_indexes_later).cloned();
         let Some(row) = row else { return Readiness::default() };
-        let Ok(mut told) = serde_json::from_str::<Json>(&row) else { return Readiness::default() };
-        told["state"] = json!("building");
-        self.rows.insert(name.to_string(), told.to_string());
+        let Ok(mut state) = serde_json::from_str::<Json>(&row) else { return Readiness::default() };
+        state["state"] = json!("building");
+        self.rows.insert(name.to_string(), state.to_string());
         Readiness::building((name.to_string(), row))
     }
 

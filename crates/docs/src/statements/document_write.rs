@@ -28,7 +28,7 @@ pub(super) struct Returning<'t> {
 }
 
 impl Returning<'_> {
-    fn tell(&mut self, view: &dyn ReadView, key: Value<'_>, scratch: &mut Scratch) -> Result<(), QueryError> {
+    fn add_row(&mut self, view: &dyn ReadView, key: Value<'_>, scratch: &mut Scratch) -> Result<(), QueryError> {
         let (Some(returning), Some(last)) = (self.returning, self.parameters.last_mut()) else { return Ok(()) };
         *last = match key {
             Value::Text(text) => Value::Text(self.keys.alloc_slice_copy(text)),
@@ -76,30 +76,30 @@ impl<C: WriteTransaction> DocumentWrite<'_, C> {
     pub(super) fn write(
         &mut self,
         mut row: &[u8],
-        tell: &mut Returning<'_>,
+        returning: &mut Returning<'_>,
         scratch: &mut Scratch,
     ) -> Result<bool, ModifyError> {
         if self.changing.action == Action::Insert {
-            let Some(prepared) = self.insert(&mut row, (tell.budget, &mut tell.done), scratch)? else {
+            let Some(prepared) = self.insert(&mut row, (returning.budget, &mut returning.done), scratch)? else {
                 return Ok(false);
             };
             let kind = self.collection.info.key.kind;
             let key = kind.of_bytes(&prepared).ok_or(QueryError::Damaged("a key"))?;
-            tell.tell(&Within::new(&mut *self.change), value_of(&key), scratch)?;
+            returning.add_row(&Within::new(&mut *self.change), value_of(&key), scratch)?;
             return Ok(true);
         }
         // A subquery may have needed the key as stored JSON.
-        let key = take_field(&mut row).decode_kept(tell.keys).map_err(QueryError::from)?;
+        let key = take_field(&mut row).decode_kept(returning.keys).map_err(QueryError::from)?;
         let stored = as_key(key, self.collection.info.key.kind).ok_or(QueryError::Damaged("a key"))?;
         if self.changing.action == Action::Delete {
-            tell.tell(&Within::new(&mut *self.change), key, scratch)?;
-            self.apply(&Op::Delete { key: stored.as_bytes().to_vec() }, tell.budget)?;
+            returning.add_row(&Within::new(&mut *self.change), key, scratch)?;
+            self.apply(&Op::Delete { key: stored.as_bytes().to_vec() }, returning.budget)?;
             return Ok(true);
         }
         let text = self.text_of(stored.as_bytes())?;
         let body = laid_out(&text, &self.names.fields, &self.values(&mut row));
-        self.apply(&Op::Replace { key: stored.as_bytes().to_vec(), body }, tell.budget)?;
-        tell.tell(&Within::new(&mut *self.change), key, scratch)?;
+        self.apply(&Op::Replace { key: stored.as_bytes().to_vec(), body }, returning.budget)?;
+        returning.add_row(&Within::new(&mut *self.change), key, scratch)?;
         Ok(true)
     }
 

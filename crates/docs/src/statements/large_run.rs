@@ -299,7 +299,8 @@ impl<'r> LargeRun<'r> {
         let (keys, mut returned) = (Bump::new(), RowList::default());
         let (parameters, budget) = (Vec::new(), self.budget);
         let done = StatementCounts::default();
-        let mut tell = Returning { returning: None, parameters, keys: &keys, budget, returned: &mut returned, done };
+        let mut returning =
+            Returning { returning: None, parameters, keys: &keys, budget, returned: &mut returned, done };
         let forms = self.statement.changing.forms.first().map_or(&[][..], |forms| forms);
         let mut one = DocumentWrite {
             changing: &self.statement.changing,
@@ -310,7 +311,7 @@ impl<'r> LargeRun<'r> {
             names: &self.statement.names,
             at: &self.at,
         };
-        one.write(row, &mut tell, &mut self.scratch)
+        one.write(row, &mut returning, &mut self.scratch)
     }
 
     /// Writes one document into the transaction, and adds its deltas.

@@ -165,7 +165,7 @@ impl Modification {
         let keys = Bump::new();
         let with_key = parameters.iter().copied().chain([Value::Null]).collect();
         let (returning, done) = (self.changing.returning.as_ref(), StatementCounts::default());
-        let mut tell = Returning { returning, parameters: with_key, keys: &keys, budget, returned, done };
+        let mut rows_returned = Returning { returning, parameters: with_key, keys: &keys, budget, returned, done };
         // Half of the memory: while these rows are collected, the sort that delivers them holds memory too.
         let kept_max = Budget { output_bytes_max: budget.memory_bytes_max / 2, ..*budget };
         let mut rows = RowList::default();
@@ -174,7 +174,7 @@ impl Modification {
         for source in &self.changing.sources {
             let view = Within::new(&mut *change);
             let known = &parameters[..source.parameters().len()];
-            let found = tell.done.execute((source, &view), known, &mut scratch, &kept_max, &mut rows);
+            let found = rows_returned.done.execute((source, &view), known, &mut scratch, &kept_max, &mut rows);
             found.map_err(of_what_is_found)?;
             source_ends.push(rows.len());
         }
@@ -190,11 +190,11 @@ impl Modification {
             let forms = self.changing.forms.get(source).map_or(&[][..], |forms| forms);
             let (collection, change, names, at) = (collection, &mut *change, &self.names, &at);
             let mut one = DocumentWrite { changing: &self.changing, parameters, collection, change, forms, names, at };
-            tell.done.documents += u64::from(one.write(row, &mut tell, &mut scratch)?);
-            tell.done.rows_read += ROWS_PER_WRITE;
-            check(tell.done.rows_read, tell.budget)?;
+            rows_returned.done.documents += u64::from(one.write(row, &mut rows_returned, &mut scratch)?);
+            rows_returned.done.rows_read += ROWS_PER_WRITE;
+            check(rows_returned.done.rows_read, rows_returned.budget)?;
         }
-        Ok(tell.done)
+        Ok(rows_returned.done)
     }
 }
 

@@ -136,13 +136,13 @@ pub struct StepsDid {
 }
 
 /// The plan of a step that scans at least so many rows is reported.
-const PLAN_TOLD_ROWS: u64 = 1_000;
+const PLAN_REPORT_ROWS: u64 = 1_000;
 
 impl StepsDid {
     fn add(&mut self, number: usize, looked_at: u64, (line, scans): (&str, bool)) {
         self.rows_read += looked_at;
         self.scans |= scans;
-        if scans || looked_at >= PLAN_TOLD_ROWS {
+        if scans || looked_at >= PLAN_REPORT_ROWS {
             let separator = if self.plan.is_empty() { "" } else { "; " };
             let _ = write!(self.plan, "{separator}step {}: {line}", number + 1);
         }
@@ -294,7 +294,7 @@ impl Steps {
             let values = of.values(&step.slots, 0);
             let worked = step.work(&of, change, &values, &mut given.rows).map_err(failed);
             let looked_at = worked.as_ref().map_or(0, |applied| applied.looked_at);
-            step.tell(&values, (number, looked_at), &mut given.did);
+            step.report_plan(&values, (number, looked_at), &mut given.did);
             let applied = worked?;
             rows_read += applied.rows_read;
             given.count = applied.documents;
@@ -381,9 +381,9 @@ impl Step {
     }
 
     /// Adds the step's counts and plan to `did`.
-    fn tell(&self, values: &[Value<'_>], (number, looked_at): (usize, u64), did: &mut StepsDid) {
+    fn report_plan(&self, values: &[Value<'_>], (number, looked_at): (usize, u64), did: &mut StepsDid) {
         match &self.work {
-            Work::Write(statement) if statement.scans(values) || looked_at >= PLAN_TOLD_ROWS => {
+            Work::Write(statement) if statement.scans(values) || looked_at >= PLAN_REPORT_ROWS => {
                 let (line, scans) = statement.plan_line(values);
                 did.add(number, looked_at, (&line, scans));
             }

@@ -36,7 +36,7 @@ const STOP_DOCUMENTS: u64 = 256;
 /// Changes of rows in one transaction.
 const FOLDS_PER_TRANSACTION: usize = 256;
 /// Interval of progress messages in the log.
-const TOLD_EVERY: Duration = Duration::from_secs(5);
+const REPORT_EVERY: Duration = Duration::from_secs(5);
 /// Most threads of a build.
 pub(crate) const BUILD_THREADS_MAX: usize = 64;
 
@@ -66,7 +66,7 @@ struct Work {
     stop: Arc<AtomicBool>,
     started: Instant,
     /// Time of the last progress message, in milliseconds since the start.
-    told: AtomicU64,
+    reported_ms: AtomicU64,
 }
 
 impl Builder {
@@ -88,7 +88,7 @@ impl Builder {
             threads,
             stop: Arc::clone(&builder.stop),
             started: Instant::now(),
-            told: AtomicU64::new(0),
+            reported_ms: AtomicU64::new(0),
         });
         for view in work.building(None) {
             tracing::info!(view = view.name, threads, "the view is being built");
@@ -222,10 +222,10 @@ impl Work {
     }
 
     /// Logs the progress, if the last message is old enough.
-    fn tell(&self) {
-        let (now, told) = (self.started.elapsed().as_millis() as u64, self.told.load(Ordering::Relaxed));
-        if now < told + TOLD_EVERY.as_millis() as u64
-            || self.told.compare_exchange(told, now, Ordering::Relaxed, Ordering::Relaxed).is_err()
+    fn report_progress(&self) {
+        let (now, reported_ms) = (self.started.elapsed().as_millis() as u64, self.reported_ms.load(Ordering::Relaxed));
+        if now < reported_ms + REPORT_EVERY.as_millis() as u64
+            || self.reported_ms.compare_exchange(reported_ms, now, Ordering::Relaxed, Ordering::Relaxed).is_err()
         {
             return;
         }
@@ -333,7 +333,7 @@ impl<'w> Worker<'w> {
                     self.work.building(Some(part.collection)).for_each(|view| {
                         view.parts_done.fetch_add(1, Ordering::Relaxed);
                     });
-                    self.work.tell();
+                    self.work.report_progress();
                 }
                 Err(Stopped::Asked) => return Ok(()),
                 Err(Stopped::Error(error)) => return Err(error),
@@ -479,8 +479,10 @@ mod tests {
         // The builders of this database do not begin.
         let (database, _) = DocumentDatabase::assemble(&config, dir, store, &stored, Arc::default(), None).unwrap();
         let core = Arc::clone(&database.inner.core);
-        let (reading, stop, started, told) = (AtomicUsize::new(1), Arc::default(), Instant::now(), AtomicU64::new(0));
-        let work = Work { core: Arc::clone(&core), parts: Mutex::default(), reading, threads: 1, stop, started, told };
+        let (reading, stop, started, reported_ms) =
+            (AtomicUsize::new(1), Arc::default(), Instant::now(), AtomicU64::new(0));
+        let work =
+            Work { core: Arc::clone(&core), parts: Mutex::default(), reading, threads: 1, stop, started, reported_ms };
         let (mut worker, reader) = (Worker::new(&work), core.store.reader().unwrap());
         assert_eq!(worker.gathers.len(), 30);
         let (mut most, tree) = (0, core.collections[0].info.tree);

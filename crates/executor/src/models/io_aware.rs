@@ -147,7 +147,7 @@ impl Shared {
             state.tally.count_ended(&ended);
             state.begun -= 1;
             self.give_permit_back(&mut state);
-            self.tell_if_all_ended(&state);
+            self.signal_if_all_ended(&state);
         }
         loop {
             if state.running < self.running_max
@@ -203,7 +203,7 @@ impl Shared {
         summoned - std::mem::replace(&mut state.summoned, summoned)
     }
 
-    fn tell_if_all_ended(&self, state: &State) {
+    fn signal_if_all_ended(&self, state: &State) {
         if state.begun == 0 && state.waiting_for_end > 0 && state.waiting.is_empty() {
             self.all_ended.notify_all();
         }
@@ -224,7 +224,7 @@ impl Shared {
     fn drop_waiting(&self) -> usize {
         let mut state = self.lock();
         let waiting = std::mem::take(&mut state.waiting);
-        self.tell_if_all_ended(&state);
+        self.signal_if_all_ended(&state);
         drop(state);
         let count = waiting.len();
         self.counters.count_dropped(count);

@@ -138,16 +138,16 @@ impl Worker {
         self.metrics.count_replies(status.0, replies);
         self.metrics.latencies.count(measure.series, status.0, took_ns, replies);
         if took_ns >= self.slow_ns {
-            (0..replies).for_each(|_| self.tell_slow(status, measure, took_ns, watched));
+            (0..replies).for_each(|_| self.report_slow(status, measure, took_ns, watched));
         }
     }
 
     #[cold]
-    fn tell_slow(&self, status: Status, measure: Measure, took_ns: u64, watched: Option<&Watched>) {
+    fn report_slow(&self, status: Status, measure: Measure, took_ns: u64, watched: Option<&Watched>) {
         let Measure { method, series, .. } = measure;
         let (took, work) = (Duration::from_nanos(took_ns), watched.and_then(Watched::work));
         if let Some(log) = &self.settings.slow_log {
-            log.tell(&SlowRequest { method, series, status, took, work });
+            log.report(&SlowRequest { method, series, status, took, work });
         }
     }
 

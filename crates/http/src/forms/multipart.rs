@@ -178,7 +178,7 @@ impl MultipartParser {
     /// # Errors
     ///
     /// The form is malformed or exceeds its limits. Events reported before the error are valid.
-    pub fn push(&mut self, piece: &[u8], told: &mut impl FnMut(PartEvent<'_>)) -> Result<(), MultipartError> {
+    pub fn push(&mut self, piece: &[u8], on_event: &mut impl FnMut(PartEvent<'_>)) -> Result<(), MultipartError> {
         if self.at + piece.len() as u64 > self.limits.bytes_max {
             return Err(self.error(MultipartFault::TooLarge(self.limits.bytes_max), 0));
         }
@@ -191,8 +191,8 @@ impl MultipartParser {
             let read = match self.state {
                 State::Start => self.read_start(rest),
                 State::BoundaryLine(line) => self.read_line(line, rest[0]),
-                State::Head => self.read_head(rest, told),
-                State::Data => self.read_data(rest, told),
+                State::Head => self.read_head(rest, on_event),
+                State::Data => self.read_data(rest, on_event),
                 State::End => read_end(rest),
             };
             let used = read.map_err(|fault| self.error(fault, place))?;
@@ -254,7 +254,7 @@ impl MultipartParser {
     }
 
     /// Gathers a head up to its empty line.
-    fn read_head(&mut self, rest: &[u8], told: &mut impl FnMut(PartEvent<'_>)) -> Result<usize, MultipartFault> {
+    fn read_head(&mut self, rest: &[u8], on_event: &mut impl FnMut(PartEvent<'_>)) -> Result<usize, MultipartFault> {
         let before = self.head.len();
         let room = self.limits.head_bytes_max - before;
         self.head.extend_from_slice(&rest[..room.min(rest.len())]);
@@ -278,23 +278,23 @@ impl MultipartParser {
         // The empty line is also the line end of a delimiter, if the part has no data.
         (self.matched, self.unsent) = (2, 2);
         self.state = State::Data;
-        told(PartEvent::Begin(head));
+        on_event(PartEvent::Begin(head));
         Ok(end - before)
     }
 
     /// Reads data up to the next delimiter.
-    fn read_data(&mut self, rest: &[u8], told: &mut impl FnMut(PartEvent<'_>)) -> Result<usize, MultipartFault> {
+    fn read_data(&mut self, rest: &[u8], on_event: &mut impl FnMut(PartEvent<'_>)) -> Result<usize, MultipartFault> {
         if self.matched > 0 {
             let used = self.match_delimiter(rest);
             if self.matched < self.delimiter().len() && used < rest.len() {
                 let range = self.unsent..self.matched;
                 self.count_data(range.len())?;
                 if !range.is_empty() {
-                    told(PartEvent::Data(&self.finder.needle()[range]));
+                    on_event(PartEvent::Data(&self.finder.needle()[range]));
                 }
                 self.matched = 0;
             }
-            self.end_part_if_matched(told);
+            self.end_part_if_matched(on_event);
             return Ok(used);
         }
         self.unsent = 0;
@@ -307,17 +307,17 @@ impl MultipartParser {
         };
         self.count_data(data)?;
         if data > 0 {
-            told(PartEvent::Data(&rest[..data]));
+            on_event(PartEvent::Data(&rest[..data]));
         }
         self.matched = matched;
-        self.end_part_if_matched(told);
+        self.end_part_if_matched(on_event);
         Ok(data + matched)
     }
 
-    fn end_part_if_matched(&mut self, told: &mut impl FnMut(PartEvent<'_>)) {
+    fn end_part_if_matched(&mut self, on_event: &mut impl FnMut(PartEvent<'_>)) {
         if self.matched == self.delimiter().len() {
             self.state = State::BoundaryLine(LineState::Begin);
-            told(PartEvent::End);
+            on_event(PartEvent::End);
         }
     }
 
@@ -509,8 +509,8 @@ mod tests {
     fn an_error_says_what_and_where() {
         let second = format!("--XX\r\n{}\r\n--XX\r\nA: b\r\n\r\n", part("a", "one"));
         let error = describe(second.as_bytes()).unwrap_err();
-        let told = "the part has no name: send Content-Disposition: form-data; name=\"…\" (part 2, byte 59)";
-        assert_eq!(error.to_string(), told);
+        let message = "the part has no name: send Content-Disposition: form-data; name=\"…\" (part 2, byte 59)";
+        assert_eq!(error.to_string(), message);
         let error = describe(format!("--XX\r\n{}", part("a", "one")).as_bytes()).unwrap_err();
         assert_eq!(error.to_string(), "the form ends before its last boundary (part 1, \"a\", byte 51)");
         assert_eq!(

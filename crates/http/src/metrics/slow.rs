@@ -7,13 +7,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// Called on the loop, after the reply: it must not block.
-type Tell = dyn Fn(&SlowRequest<'_>) + Send + Sync;
+type Report = dyn Fn(&SlowRequest<'_>) + Send + Sync;
 
 /// A function that is called for slow requests, and the time from which on a request is slow.
 #[derive(Clone)]
 pub struct SlowLog {
     after: Duration,
-    tell: Arc<Tell>,
+    report: Arc<Report>,
 }
 
 /// A slow request.
@@ -32,17 +32,17 @@ pub struct SlowRequest<'r> {
 }
 
 impl SlowLog {
-    /// Calls `tell` for requests that take at least this time.
-    pub fn new(after: Duration, tell: impl Fn(&SlowRequest<'_>) + Send + Sync + 'static) -> SlowLog {
-        SlowLog { after, tell: Arc::new(tell) }
+    /// Calls `report` for requests that take at least this time.
+    pub fn new(after: Duration, report: impl Fn(&SlowRequest<'_>) + Send + Sync + 'static) -> SlowLog {
+        SlowLog { after, report: Arc::new(report) }
     }
 
     pub(crate) fn after(&self) -> Duration {
         self.after
     }
 
-    pub(crate) fn tell(&self, request: &SlowRequest<'_>) {
-        (self.tell)(request);
+    pub(crate) fn report(&self, request: &SlowRequest<'_>) {
+        (self.report)(request);
     }
 }
 

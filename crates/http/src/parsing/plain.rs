@@ -206,7 +206,7 @@ mod tests {
 
     #[test]
     fn media_other_than_json_are_told() {
-        for (field, told) in [
+        for (field, names_media) in [
             ("X: y", false),
             ("Accept: */*", false),
             ("accept: application/json", false),
@@ -217,7 +217,7 @@ mod tests {
             let whole = format!("GET / HTTP/1.1\r\nHost: h\r\n{field}\r\n\r\n");
             for _ in 0..2 {
                 let (head, _) = read(whole.as_bytes(), &limits, &mut seen).expect("a plain head");
-                assert_eq!(head.facts.names_media, told, "{field}");
+                assert_eq!(head.facts.names_media, names_media, "{field}");
             }
         }
     }

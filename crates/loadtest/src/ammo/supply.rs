@@ -408,8 +408,8 @@ mod supplying {
             let stream: Box<dyn std::io::BufRead + Send> = Box::new(std::io::Cursor::new(long.clone().into_bytes()));
             Ammo::of_streams(("input", stream), None, options).map(|_| ())
         };
-        let told = open(times(2)).expect_err("it is too long").to_string();
-        assert!(told.contains("input: more than 4 MB"), "{told}");
+        let message = open(times(2)).expect_err("it is too long").to_string();
+        assert!(message.contains("input: more than 4 MB"), "{message}");
         assert_eq!((open(times(1)).is_ok(), open(AmmoOptions::default()).is_ok()), (true, true));
     }
 

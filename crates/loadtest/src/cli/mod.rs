@@ -236,11 +236,11 @@ fn source(arguments: &LoadArguments, target: &TargetUrl) -> Result<Box<dyn Reque
 /// The text itself, or the content of a file for `@FILE`.
 fn body(text: &str) -> Result<Vec<u8>, String> {
     let Some(file) = text.strip_prefix('@').map(Path::new) else { return Ok(text.as_bytes().to_vec()) };
-    let told = |error: std::io::Error| format!("--body: cannot read {}: {error}", file.display());
-    if std::fs::metadata(file).map_err(told)?.len() > BODY_BYTES_MAX {
+    let read_error = |error: std::io::Error| format!("--body: cannot read {}: {error}", file.display());
+    if std::fs::metadata(file).map_err(read_error)?.len() > BODY_BYTES_MAX {
         return Err(format!("--body: {} is larger than {} MB", file.display(), BODY_BYTES_MAX >> 20));
     }
-    std::fs::read(file).map_err(told)
+    std::fs::read(file).map_err(read_error)
 }
 
 /// Prints a line on standard error; write errors are ignored.

@@ -43,8 +43,8 @@ fn arguments_that_contradict_are_told_with_what_to_do() {
         (&["http://a/", "--ammo", "-", "--answers", "-"], "both take standard input"),
         (&["http://a/", "--tls-ca", "x"], "no address begins with https://"),
     ] {
-        let told = check(line).unwrap_err();
-        assert!(told.contains(what), "{told}");
+        let message = check(line).unwrap_err();
+        assert!(message.contains(what), "{message}");
     }
     for line in [
         &["http://a/", "--ammo", "-", "--loops", "2"][..],
@@ -72,8 +72,8 @@ fn arguments_that_would_change_nothing_of_the_ammo_are_refused() {
         ("/a\n", &["--shuffle", "7"], "--shuffle"),
         (phantom, &["--header", "A: b"], "--header"),
     ] {
-        let told = check(text, more).unwrap_err();
-        assert!(told.starts_with(what) && told.contains(": "), "{told}");
+        let message = check(text, more).unwrap_err();
+        assert!(message.starts_with(what) && message.contains(": "), "{message}");
     }
     for (text, more) in [
         ("/{int:1..9}\n", &["--seed", "7", "--header", "A: b"][..]),

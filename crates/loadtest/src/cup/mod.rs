@@ -60,7 +60,7 @@ fn expected(draft: &Draft, status: u16, body: Option<Vec<u8>>) -> Expected {
 
 /// Runs the cup with `program` as the server, and writes the board to `out`. `stop` ends it early, with the phases so far.
 pub fn run(arguments: &CupArguments, program: PathBuf, stop: &Stop, out: &mut dyn Write) -> Result<(), String> {
-    let told = |error: std::io::Error| format!("cannot write: {error}");
+    let write_error = |error: std::io::Error| format!("cannot write: {error}");
     if let Some(folder) = arguments.report.as_deref().filter(|folder| !folder.is_dir()) {
         return Err(format!("--report {}: this folder is not there", folder.display()));
     }
@@ -72,7 +72,7 @@ pub fn run(arguments: &CupArguments, program: PathBuf, stop: &Stop, out: &mut dy
         data: folder.path().join("data"),
         arguments: serve_arguments(arguments),
     };
-    writeln!(out, "importing into {}", service.data.display()).map_err(told)?;
+    writeln!(out, "importing into {}", service.data.display()).map_err(write_error)?;
     service.import(&arguments.data, || stop.is_asked())?;
     let world = Arc::new(Mutex::new(dataset::read(&arguments.data, arguments.seed)?));
     let server = service.serve()?;
@@ -81,7 +81,7 @@ pub fn run(arguments: &CupArguments, program: PathBuf, stop: &Stop, out: &mut dy
     let ran = run_phases(arguments, &world, &server, stop, out, &mut board);
     board.faults.extend(ran.err());
     board.faults.extend(server.end().err());
-    writeln!(out, "\n{board}").map_err(told)?;
+    writeln!(out, "\n{board}").map_err(write_error)?;
     folder.close().map_err(|error| format!("cannot remove the temporary folder: {error}"))?;
     match board.faults.is_empty() {
         true => Ok(()),
@@ -120,8 +120,9 @@ fn run_phases(
         }
         let profile = Profile::parse(&load.profile).map_err(|error| error.to_string())?;
         let (shots, ammo) = shots(arguments, index + 1, world, server.address)?;
-        let told = |error: std::io::Error| format!("cannot write: {error}");
-        writeln!(out, "phase {}: {}, {} requests, {ammo}", load.name, load.profile, profile.total()).map_err(told)?;
+        let write_error = |error: std::io::Error| format!("cannot write: {error}");
+        writeln!(out, "phase {}: {}, {} requests, {ammo}", load.name, load.profile, profile.total())
+            .map_err(write_error)?;
         let comparison = Arc::new(Comparison::default());
         let source = PhaseSource::new(shots, profile.total(), Arc::clone(&comparison));
         let watchers = Watchers { observer: Some(Box::new(comparison.comparer())), ..Watchers::default() };
@@ -130,12 +131,12 @@ fn run_phases(
         let finished = finished.map_err(|error| format!("phase {}: {error}", load.name))?;
         let differences = comparison.differences();
         if differences.count > 0 {
-            writeln!(out, "{differences}").map_err(told)?;
+            writeln!(out, "{differences}").map_err(write_error)?;
         }
         if let Some(folder) = &arguments.report {
             let page =
                 output::phase_report(folder, index + 1, &finished.recording).map_err(|error| error.to_string())?;
-            writeln!(out, "charts of this phase: {}", page.display()).map_err(told)?;
+            writeln!(out, "charts of this phase: {}", page.display()).map_err(write_error)?;
         }
         let name = load.name.to_owned();
         board.phases.push(PhaseResult { name, ammo, recording: finished.recording });

@@ -13,7 +13,7 @@ pub(super) struct Pulses {
     profile: Option<Arc<Profile>>,
     planned_seconds: f64,
     /// Current second: the number of loops that have reported, and their sum.
-    told: usize,
+    loops_reported: usize,
     second: Pulse,
     seconds: u64,
     latency: Histogram<u64>,
@@ -29,7 +29,7 @@ impl Pulses {
     pub(super) fn new(loops: usize, profile: Option<Arc<Profile>>, planned_seconds: f64) -> Self {
         let second = Pulse::new(histogram());
         let latency = histogram();
-        Self { loops, profile, planned_seconds, told: 0, second, seconds: 0, latency, requests: 0, errors: 0 }
+        Self { loops, profile, planned_seconds, loops_reported: 0, second, seconds: 0, latency, requests: 0, errors: 0 }
     }
 
     /// Adds a loop's report of a second. Returns the progress once all loops have reported.
@@ -41,12 +41,12 @@ impl Pulses {
         second.latency.add(&pulse.latency).expect("the same bounds");
         self.requests += pulse.answered + pulse.lost;
         self.errors += pulse.errors;
-        self.told += 1;
-        (self.told == self.loops).then(|| self.progress())
+        self.loops_reported += 1;
+        (self.loops_reported == self.loops).then(|| self.progress())
     }
 
     fn progress(&mut self) -> RunProgress {
-        self.told = 0;
+        self.loops_reported = 0;
         self.seconds += 1;
         let second = std::mem::replace(&mut self.second, Pulse::new(histogram()));
         self.latency.add(&second.latency).expect("the same bounds");

@@ -62,13 +62,15 @@ impl Sampler {
     }
 
     fn start_at(url: &str, headers: &[String], pace: Duration) -> Result<Sampler, MetricsError> {
-        let told = |reason: String| MetricsError(format!("--metrics {url}: {reason}"));
-        let page = Page::new(url, headers).map_err(told)?;
+        let error_of = |reason: String| MetricsError(format!("--metrics {url}: {reason}"));
+        let page = Page::new(url, headers).map_err(error_of)?;
         let first =
-            page.get().map_err(|reason| told(format!("{reason}; is it the address of the server's metrics?")))?;
+            page.get().map_err(|reason| error_of(format!("{reason}; is it the address of the server's metrics?")))?;
         let wanted = series::choose(&first, SERIES_MAX);
         if wanted.is_empty() {
-            return Err(told("has no series of CPU time, memory or queue lengths in Prometheus's text format".into()));
+            return Err(error_of(
+                "has no series of CPU time, memory or queue lengths in Prometheus's text format".into(),
+            ));
         }
         let (stop, stopped) = mpsc::channel();
         let mut kept = Kept { wanted, pace, moments: Vec::new(), failures: 0, last_failure: None };
@@ -87,7 +89,7 @@ impl Sampler {
             kept
         };
         let thread = std::thread::Builder::new().name("metrics".into()).spawn(run);
-        Ok(Sampler { stop, thread: thread.map_err(|error| told(format!("no thread: {error}")))? })
+        Ok(Sampler { stop, thread: thread.map_err(|error| error_of(format!("no thread: {error}")))? })
     }
 
     /// Ends the sampling. Times count from `started`, the start of the run; earlier samples are dropped.
@@ -159,7 +161,7 @@ mod tests {
     fn page(replies: Vec<String>) -> (String, mpsc::Receiver<String>) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("http://{}/_/metrics", listener.local_addr().unwrap());
-        let (tell, asked) = mpsc::channel();
+        let (sender, asked) = mpsc::channel();
         std::thread::spawn(move || {
             let mut replies = replies.into_iter();
             for stream in listener.incoming() {
@@ -167,7 +169,7 @@ mod tests {
                 let mut head = [0; 1024];
                 let length = stream.read(&mut head).unwrap_or(0);
                 let _ = stream.write_all(replies.next().unwrap_or_default().as_bytes());
-                if tell.send(String::from_utf8_lossy(&head[..length]).into_owned()).is_err() {
+                if sender.send(String::from_utf8_lossy(&head[..length]).into_owned()).is_err() {
                     return;
                 }
             }

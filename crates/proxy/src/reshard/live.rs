@@ -76,10 +76,10 @@ impl Reshard<'_> {
     ///
     /// # Errors
     /// The source or a node is unreachable, or refuses a command; the source cannot be configured to publish changes.
-    pub fn follow(&self, told: &mut dyn FnMut(Following)) -> Result<u64, ReshardError> {
+    pub fn follow(&self, on_progress: &mut dyn FnMut(Following)) -> Result<u64, ReshardError> {
         let mut client = Client::new(self.plan.source.clone());
         let before = publish_changes(&mut client).map_err(ReshardError::NotFollowed)?;
-        let followed = self.follow_published(&mut client, told);
+        let followed = self.follow_published(&mut client, on_progress);
         if let Some(before) = before {
             // The outcome of the copy is known already. A source that is unreachable keeps the setting, at a small cost for it.
             let _ = client.command::<()>(("CONFIG", "SET", SETTING, before));
@@ -87,7 +87,11 @@ impl Reshard<'_> {
         followed
     }
 
-    fn follow_published(&self, client: &mut Client, told: &mut dyn FnMut(Following)) -> Result<u64, ReshardError> {
+    fn follow_published(
+        &self,
+        client: &mut Client,
+        on_progress: &mut dyn FnMut(Following),
+    ) -> Result<u64, ReshardError> {
         let events = format!("__keyevent@{}__:", self.plan.source.database);
         let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos());
         let last = format!("{events}sapsan-reshard-{}-{now}", std::process::id());
@@ -96,7 +100,7 @@ impl Reshard<'_> {
         let heard = Heard::default();
         std::thread::scope(|scope| {
             let listener = scope.spawn(|| listen(&mut subscriber, last.as_bytes(), &heard));
-            let copied = self.copy_changes(client, &last, &heard, told, || listener.is_finished());
+            let copied = self.copy_changes(client, &last, &heard, on_progress, || listener.is_finished());
             heard.is_over.store(true, Ordering::Release);
             let listened = listener.join().unwrap_or(Err(ReshardError::Panicked));
             listened.and(copied)
@@ -108,7 +112,7 @@ impl Reshard<'_> {
         client: &mut Client,
         last: &str,
         heard: &Heard,
-        told: &mut dyn FnMut(Following),
+        on_progress: &mut dyn FnMut(Following),
         is_deaf: impl Fn() -> bool,
     ) -> Result<u64, ReshardError> {
         let never = AtomicBool::new(false);
@@ -121,14 +125,14 @@ impl Reshard<'_> {
                 return Ok(again);
             }
             if heard.is_incomplete.swap(false, Ordering::AcqRel) {
-                inside.copy(&mut |progress| told(Following::Copying(progress)))?;
+                inside.copy(&mut |progress| on_progress(Following::Copying(progress)))?;
                 inside.each_extra_key(|node, keys| node.command::<()>(("DEL", keys)))?;
                 continue;
             }
             // Read before the keys are taken: the keys of all changes before the last message are then among them.
             let is_last = asked_at.is_some() && heard.is_last.load(Ordering::Acquire);
             let keys: Vec<Vec<u8>> = std::mem::take(&mut *heard.keys()).into_iter().collect();
-            told(Following::Behind(keys.len() as u64));
+            on_progress(Following::Behind(keys.len() as u64));
             if keys.is_empty() && !is_last {
                 std::thread::sleep(PAUSE);
             } else {

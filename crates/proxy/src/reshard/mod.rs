@@ -92,7 +92,7 @@ impl<'s> Reshard<'s> {
     ///
     /// # Errors
     /// The source or a node is unreachable, or refuses a command; [`ReshardError::Stopped`]. Copied keys stay.
-    pub fn copy(&self, told: &mut dyn FnMut(ReshardProgress)) -> Result<u64, ReshardError> {
+    pub fn copy(&self, on_progress: &mut dyn FnMut(ReshardProgress)) -> Result<u64, ReshardError> {
         let mut source = Source::new(&self.plan.source);
         let mut progress = ReshardProgress { keys: source.count()?, ..ReshardProgress::default() };
         self.with_writers(|writers| {
@@ -103,7 +103,7 @@ impl<'s> Reshard<'s> {
                 self.copy_keys(&mut source, keys, writers, &mut |read, bytes| {
                     progress.read += read;
                     progress.bytes += bytes;
-                    told(progress);
+                    on_progress(progress);
                 })?;
             }
             Ok(())
@@ -117,7 +117,7 @@ impl<'s> Reshard<'s> {
         source: &mut Source,
         keys: Vec<Vec<u8>>,
         writers: &Writers,
-        told: &mut dyn FnMut(u64, u64),
+        on_progress: &mut dyn FnMut(u64, u64),
     ) -> Result<(), ReshardError> {
         let mut keys = keys.into_iter().peekable();
         while keys.peek().is_some() {
@@ -127,7 +127,7 @@ impl<'s> Reshard<'s> {
             let changes = if self.plan.by_type { Change::by_type(chunk) } else { source.dump(chunk)? };
             let bytes = changes.iter().map(|change| change.bytes() as u64).sum();
             writers.hand_over(changes, |key| self.plan.placement.node(key, 0))?;
-            told(read, bytes);
+            on_progress(read, bytes);
         }
         Ok(())
     }

@@ -10,7 +10,7 @@ use super::source::{Change, Content, Expiry, Source};
 use super::{Reshard, ReshardError};
 
 /// Largest number of keys that are reported by name.
-const TOLD_MAX: usize = 20;
+const LISTED_MAX: usize = 20;
 /// Times to live that differ by less are equal: they are read one after the other, and time passes in between.
 const EXPIRY_DIFFERENCE_MS: u64 = 2_000;
 /// Keys in one pipeline of queries.
@@ -21,7 +21,7 @@ const ASKED_AT_ONCE: usize = 500;
 pub struct Verified {
     /// Keys of the source that were compared.
     pub keys: u64,
-    /// The keys that differ; only the first [`TOLD_MAX`] of them.
+    /// The keys that differ; only the first [`LISTED_MAX`] of them.
     pub differing: Vec<Differing>,
     /// Number of keys that differ.
     pub differing_keys: u64,
@@ -46,7 +46,7 @@ impl Verified {
 
     fn add(&mut self, key: &[u8], how: &'static str) {
         self.differing_keys += 1;
-        if self.differing.len() < TOLD_MAX {
+        if self.differing.len() < LISTED_MAX {
             self.differing.push(Differing { key: key.to_vec(), how });
         }
     }
@@ -90,7 +90,7 @@ impl Reshard<'_> {
     ///
     /// # Errors
     /// The source or a node is unreachable, or refuses a command; [`ReshardError::Stopped`].
-    pub fn verify(&self, told: &mut dyn FnMut(u64)) -> Result<Verified, ReshardError> {
+    pub fn verify(&self, on_progress: &mut dyn FnMut(u64)) -> Result<Verified, ReshardError> {
         let mut source = Source::new(&self.plan.source);
         let mut nodes: Vec<Compared<'_>> = self.plan.nodes.iter().map(Compared::new).collect();
         let mut values = Client::new(self.plan.source.clone());
@@ -102,7 +102,7 @@ impl Reshard<'_> {
             for chunk in keys.chunks(source.chunk_keys().max(1)) {
                 self.check_stop()?;
                 self.compare((&mut source, &mut values), &mut nodes, chunk, &mut found)?;
-                told(chunk.len() as u64);
+                on_progress(chunk.len() as u64);
             }
         }
         found.extra_keys = self.each_extra_key(|_, _| Ok(()))?;

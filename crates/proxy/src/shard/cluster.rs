@@ -146,7 +146,7 @@ impl Shard {
         }
         let name = address.to_string();
         self.nodes.push(Node::new(NodeConfig { ring_name: name.clone(), name, address, weight: 1 }));
-        self.tell_node_names();
+        self.publish_node_names();
         Some((self.nodes.len() - 1) as u16)
     }
 

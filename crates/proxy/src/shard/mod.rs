@@ -196,7 +196,7 @@ impl Shard {
         }
         self.node_numbers = numbers;
         self.list = list;
-        self.tell_node_names();
+        self.publish_node_names();
         // The new list may belong to another cluster.
         if let Some(cluster) = &mut self.cluster {
             cluster.spoil();
@@ -218,7 +218,7 @@ impl Shard {
         known.into_iter().map(|known| known.or_else(|| free.next()).map(|number| number as u16)).collect()
     }
 
-    fn tell_node_names(&self) {
+    fn publish_node_names(&self) {
         self.counters.set_node_names(self.nodes.iter().map(|node| node.config.name.clone()).collect());
     }
 

@@ -281,8 +281,8 @@ impl Shard {
             return;
         }
         let (command, count) = (Subscription::Sunsubscribe, subscriptions.sharded.len());
-        let told = Confirmation { command, name: Some(name.into()), count }.written(client.version);
-        self.give_to_subscriber(link, io, &told);
+        let confirmation = Confirmation { command, name: Some(name.into()), count }.written(client.version);
+        self.give_to_subscriber(link, io, &confirmation);
     }
 
     /// Subscribes to a sharded channel on the node that its slot has moved to. `false`: the error is no redirection.

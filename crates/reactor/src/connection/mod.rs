@@ -64,7 +64,7 @@ pub(crate) struct Link {
     pub(crate) registered: bool,
     pub(crate) input_ended: bool,
     /// The protocol has been called since.
-    pub(crate) end_told: bool,
+    pub(crate) end_reported: bool,
     /// The protocol asked to shut the write side once the queue is empty.
     pub(crate) end_output: bool,
     /// The write side has been shut.
@@ -84,7 +84,7 @@ pub(crate) struct Link {
     /// In the loop's list of connections whose turn ends with the tick.
     pub(crate) touched: bool,
     /// `drain` was called.
-    pub(crate) drain_told: bool,
+    pub(crate) drain_reported: bool,
     pub(crate) requests_left: u32,
     pub(crate) input: InputBuffer,
     /// The storage of `input` is lent by the loop.
@@ -130,7 +130,7 @@ impl Link {
             phase,
             registered: false,
             input_ended: false,
-            end_told: false,
+            end_reported: false,
             end_output: false,
             output_ended: false,
             paused: false,
@@ -140,7 +140,7 @@ impl Link {
             listed: false,
             is_heavy: false,
             touched: false,
-            drain_told: false,
+            drain_reported: false,
             requests_left: 0,
             input: InputBuffer::default(),
             input_is_lent: false,

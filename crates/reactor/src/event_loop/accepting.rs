@@ -25,7 +25,7 @@ enum Accepted {
 
 impl EventLoop {
     /// Calls [`crate::Accept::crowded`] of all acceptors: connections wait in the backlog.
-    fn tell_crowded(&mut self) {
+    fn report_crowded(&mut self) {
         for listener in &mut self.listeners.list {
             let panicked = catch_unwind(AssertUnwindSafe(|| listener.acceptor.crowded())).is_err();
             self.core.lp.member().counters.panics.add(u64::from(panicked));
@@ -44,7 +44,7 @@ impl EventLoop {
                     Accepted::One => budget -= 1,
                     Accepted::NoMore => self.listeners.list[index].ready = false,
                     Accepted::Pause => {
-                        self.tell_crowded();
+                        self.report_crowded();
                         self.pause_accepting();
                         return false;
                     }

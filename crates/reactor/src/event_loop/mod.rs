@@ -139,7 +139,7 @@ impl EventLoop {
         }
         self.core.ids.give_back(connection.link.id);
         let origin = connection.link.origin;
-        let told = catch_unwind(AssertUnwindSafe(|| {
+        let outcome = catch_unwind(AssertUnwindSafe(|| {
             if let Some(error) = &connection.link.failure {
                 connection.protocol.failed(error);
             }
@@ -150,7 +150,7 @@ impl EventLoop {
         self.core.lp.fleet().release(self.core.lp.index(), origin);
         let counters = &self.core.lp.member().counters;
         counters.count_closed(reason);
-        counters.panics.add(u64::from(told.is_err()));
+        counters.panics.add(u64::from(outcome.is_err()));
         self.listeners.end_pause();
     }
 }

@@ -152,7 +152,7 @@ impl Core {
         if let Turn::Input { is_due } = turn {
             connection.link.is_heavy = false;
             if is_due && connection.link.takes_input() {
-                connection.link.end_told = connection.link.input_ended;
+                connection.link.end_reported = connection.link.input_ended;
                 self.call(connection, |protocol, io| protocol.input(io));
             } else {
                 // A neighbour has paused it since it read, or filled its queue.
@@ -249,8 +249,8 @@ impl Core {
             connection.link.transport.expect_input();
             self.input_turn(connection);
         }
-        if matches!(connection.link.phase, Phase::Open | Phase::Connecting) && !connection.link.drain_told {
-            connection.link.drain_told = true;
+        if matches!(connection.link.phase, Phase::Open | Phase::Connecting) && !connection.link.drain_reported {
+            connection.link.drain_reported = true;
             self.call(connection, |protocol, io| protocol.drain(io));
             self.end_turn(connection);
             if matches!(connection.link.phase, Phase::Lingering { .. }) {
@@ -446,7 +446,7 @@ impl Core {
                 }
             }
             // A protocol that has not been called with the end yet may have to pass it on.
-            if link.input_ended && link.end_told && !link.transport.has_pending() {
+            if link.input_ended && link.end_reported && !link.transport.has_pending() {
                 link.close(Closed::Finished);
             }
         }

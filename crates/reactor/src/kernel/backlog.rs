@@ -7,6 +7,6 @@ use std::os::fd::AsRawFd;
 pub(crate) fn has_waiting(source: &impl AsRawFd) -> bool {
     let mut asked = libc::pollfd { fd: source.as_raw_fd(), events: libc::POLLIN, revents: 0 };
     // SAFETY: the pointer is to one pollfd of this frame, which lives during the call, and the count is 1.
-    let told = unsafe { libc::poll(&raw mut asked, 1, 0) };
-    told != 0
+    let ready = unsafe { libc::poll(&raw mut asked, 1, 0) };
+    ready != 0
 }

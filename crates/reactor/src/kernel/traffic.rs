@@ -32,6 +32,6 @@ pub(crate) fn send(socket: &impl AsRawFd, bytes: &[u8]) -> io::Result<usize> {
 pub(crate) fn unacknowledged(socket: &impl AsRawFd) -> u64 {
     let mut bytes: libc::c_int = 0;
     // SAFETY: the request writes one int, and the pointer is to one of this frame, which lives during the call.
-    let told = unsafe { libc::ioctl(socket.as_raw_fd(), libc::TIOCOUTQ, &raw mut bytes) };
-    if told == 0 { u64::try_from(bytes).unwrap_or(0) } else { 0 }
+    let result = unsafe { libc::ioctl(socket.as_raw_fd(), libc::TIOCOUTQ, &raw mut bytes) };
+    if result == 0 { u64::try_from(bytes).unwrap_or(0) } else { 0 }
 }

@@ -183,7 +183,7 @@ impl Work for Commands {
         true
     }
 
-    fn tell(_managed: &Shared<Commands>, (then, failure): (Then, Failure), at: &mut Neighbourhood<'_>) {
+    fn report(_managed: &Shared<Commands>, (then, failure): (Then, Failure), at: &mut Neighbourhood<'_>) {
         then.fail(&failure, at);
     }
 }

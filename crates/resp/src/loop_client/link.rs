@@ -116,7 +116,7 @@ impl<W: Work> LoopState for Upkeep<W> {
         if self.handles.strong_count() == 0 {
             self.managed.borrow_mut().begin_ending();
         }
-        ManagedConnection::tell_ended(&self.managed, &mut at.neighbourhood());
+        ManagedConnection::report_ended(&self.managed, &mut at.neighbourhood());
         connect_if_wanted(&self.managed, &mut at.neighbourhood());
         self.managed.borrow_mut().end_if_idle(&mut at.neighbourhood());
         let alarm_ns = self.managed.borrow().alarm_ns();

@@ -9,7 +9,7 @@
 //!
 //! The two kinds of [`Work`] over a managed connection are commands and messages. The application's code (completions, handlers) is called
 //! while the managed connection is not borrowed, so that it may send again. A connection may end where such a call is impossible
-//! ([`reactor::Protocol::closed`]): its outcomes are then reported at the end of the tick ([`ManagedConnection::tell_ended`]).
+//! ([`reactor::Protocol::closed`]): its outcomes are then reported at the end of the tick ([`ManagedConnection::report_ended`]).
 //!
 //! Invariant: `alarm_ns` is no later than the first moment at which something is due without an event of a connection.
 
@@ -50,7 +50,7 @@ pub(super) trait Work: Sized + 'static {
     /// Ends work whose deadline has passed. `true`: the connection is of no further use.
     fn expire(&mut self, now_ns: u64, ended: &mut VecDeque<Self::Ended>) -> bool;
     /// Reports an outcome to the application.
-    fn tell(managed: &Shared<Self>, ended: Self::Ended, at: &mut Neighbourhood<'_>);
+    fn report(managed: &Shared<Self>, ended: Self::Ended, at: &mut Neighbourhood<'_>);
 }
 
 pub(super) type Shared<W> = Rc<RefCell<ManagedConnection<W>>>;
@@ -316,10 +316,10 @@ impl<W: Work> ManagedConnection<W> {
     }
 
     /// Reports outcomes to the application.
-    pub(super) fn tell_ended(managed: &Shared<W>, at: &mut Neighbourhood<'_>) {
+    pub(super) fn report_ended(managed: &Shared<W>, at: &mut Neighbourhood<'_>) {
         // One at a time: if a call panics, the other outcomes are still reported.
         while let Some(ended) = ManagedConnection::next_ended(managed) {
-            W::tell(managed, ended, at);
+            W::report(managed, ended, at);
         }
     }
 

@@ -97,7 +97,7 @@ struct Messages {
     on_event: Rc<RefCell<Handler>>,
 }
 
-fn tell(managed: &Shared<Messages>, event: Result<SubscriberEvent<'_>, CommandError>, at: &mut Neighbourhood<'_>) {
+fn report(managed: &Shared<Messages>, event: Result<SubscriberEvent<'_>, CommandError>, at: &mut Neighbourhood<'_>) {
     let on_event = Rc::clone(&managed.borrow().work.on_event);
     (on_event.borrow_mut())(event, at);
 }
@@ -127,7 +127,7 @@ impl Work for Messages {
             std::mem::replace(&mut work.was_open, true)
         };
         if is_again {
-            tell(managed, Ok(SubscriberEvent::Reconnected), at);
+            report(managed, Ok(SubscriberEvent::Reconnected), at);
         }
     }
 
@@ -137,7 +137,7 @@ impl Work for Messages {
         reply: ReplyView<'_>,
         at: &mut Neighbourhood<'_>,
     ) -> Result<(), Failure> {
-        tell(managed, event_of(reply), at);
+        report(managed, event_of(reply), at);
         Ok(())
     }
 
@@ -158,7 +158,7 @@ impl Work for Messages {
         false
     }
 
-    fn tell(managed: &Shared<Messages>, failure: Failure, at: &mut Neighbourhood<'_>) {
-        tell(managed, Err(failure.error()), at);
+    fn report(managed: &Shared<Messages>, failure: Failure, at: &mut Neighbourhood<'_>) {
+        report(managed, Err(failure.error()), at);
     }
 }

@@ -386,8 +386,8 @@ mod tests {
     }
 
     #[track_caller]
-    fn check_error<T: de::DeserializeOwned + Debug>(form: &str, told: &str) {
-        assert_eq!(read_form::<T>(form).expect_err("a wrong form").to_string(), told, "{form}");
+    fn check_error<T: de::DeserializeOwned + Debug>(form: &str, message: &str) {
+        assert_eq!(read_form::<T>(form).expect_err("a wrong form").to_string(), message, "{form}");
     }
 
     #[test]
@@ -432,8 +432,8 @@ mod tests {
         check_error::<Strict>("a=1&b=2", "the field \"b\": there is no such field; there are: a");
         check_error::<Strict>("a=1&a=2", "the field \"a\": it is given 2 times, and has one value");
         let long = "9".repeat(100);
-        let told = format!("the field \"a\": \"{}…\" is no whole number from -128 to 127", "9".repeat(64));
-        check_error::<Strict>(&format!("a={long}"), &told);
+        let message = format!("the field \"a\": \"{}…\" is no whole number from -128 to 127", "9".repeat(64));
+        check_error::<Strict>(&format!("a={long}"), &message);
         check_error::<BTreeMap<String, BTreeMap<String, String>>>(
             "a=1",
             "the field \"a\": invalid type: string \"1\", expected a map",

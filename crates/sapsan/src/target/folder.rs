@@ -12,7 +12,7 @@ pub(crate) fn is_read_only(error: &engine::StoreError) -> bool {
     matches!(error.kind(), engine::ErrorKind::System(ReadOnlyFilesystem | PermissionDenied))
 }
 
-/// Opens a folder and brings it in line with the file; what that drops, where it may, is told.
+/// Opens a folder and brings it in line with the file; what that drops, where it may, is reported.
 pub(crate) fn open_to_write(
     config: &ServiceConfig,
     documents: &docs::config::Config,
@@ -33,16 +33,16 @@ pub(crate) fn open_to_look(
     data: &Path,
     options: StoreOptions,
 ) -> Result<DocumentDatabase, String> {
-    let told = |error: &dyn std::fmt::Display| format!("{}: {error}", data.display());
+    let error_of = |error: &dyn std::fmt::Display| format!("{}: {error}", data.display());
     let (store, _) = Store::open(data, options).map_err(|error| match is_read_only(&error) {
         true => format!(
             "{}: the folder cannot be written, which opening it with its configuration requires: `sapsan restore {0} COPY` \
              makes a copy of it elsewhere",
             data.display()
         ),
-        false => told(&error),
+        false => error_of(&error),
     })?;
-    let differences = Differences::find(documents, &store).map_err(|error| told(&error))?;
+    let differences = Differences::find(documents, &store).map_err(|error| error_of(&error))?;
     if !differences.is_empty() {
         return Err(format!(
             "{} differs from what {} holds, which would be changed: {differences}. Give the file that the service runs with, or start the \
@@ -51,5 +51,5 @@ pub(crate) fn open_to_look(
             data.display()
         ));
     }
-    DocumentDatabase::with_store(documents, data, store).map_err(|error| told(&error))
+    DocumentDatabase::with_store(documents, data, store).map_err(|error| error_of(&error))
 }

@@ -79,10 +79,12 @@ impl Remote {
         body: &str,
         bytes_max: u64,
     ) -> Result<(u16, Vec<u8>), String> {
-        let told = |error: std::io::Error| format!("{}: {error}", self.place);
+        let error_of = |error: std::io::Error| format!("{}: {error}", self.place);
         let (mut stream, host): (Box<dyn Stream>, &str) = match &self.place {
-            Place::Authority(authority) => (Box::new(TcpStream::connect(authority.as_str()).map_err(told)?), authority),
-            Place::Unix(path) => (Box::new(UnixStream::connect(path).map_err(told)?), "localhost"),
+            Place::Authority(authority) => {
+                (Box::new(TcpStream::connect(authority.as_str()).map_err(error_of)?), authority)
+            }
+            Place::Unix(path) => (Box::new(UnixStream::connect(path).map_err(error_of)?), "localhost"),
         };
         let head = format!(
             "{method} {target} HTTP/1.1\r\nHost: {}\r\n{}Connection: close\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n",
@@ -90,9 +92,9 @@ impl Remote {
             self.authorization,
             body.len()
         );
-        stream.write_all(head.as_bytes()).and_then(|()| stream.write_all(body.as_bytes())).map_err(told)?;
+        stream.write_all(head.as_bytes()).and_then(|()| stream.write_all(body.as_bytes())).map_err(error_of)?;
         let mut reply = Vec::new();
-        stream.take(bytes_max).read_to_end(&mut reply).map_err(told)?;
+        stream.take(bytes_max).read_to_end(&mut reply).map_err(error_of)?;
         if reply.len() as u64 == bytes_max {
             return Err(format!("{}: its answer to {method} {target} has {bytes_max} bytes or more", self.place));
         }
@@ -116,7 +118,7 @@ fn authorization(secret: &Secret) -> Result<String, String> {
 /// What a refusal says.
 pub(crate) fn refusal(status: u16, body: &str) -> String {
     let problem: serde_json::Value = serde_json::from_str(body).unwrap_or_default();
-    format!("the server answers {status}: {}", problem["detail"].as_str().unwrap_or("no reason was told"))
+    format!("the server answers {status}: {}", problem["detail"].as_str().unwrap_or("no reason is given"))
 }
 
 /// Status and body; `None` for an answer that is cut off, or is no HTTP.

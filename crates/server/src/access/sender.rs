@@ -111,11 +111,11 @@ impl Access {
     }
 
     fn check_hosts(&self, request: &HttpRequest<'_>) -> Result<(), Failure> {
-        let mut is_told = false;
+        let mut names_host = false;
         let authority = Some(request.authority().as_bytes()).filter(|authority| !authority.is_empty());
         // `http` refuses a second Host field. If there is an authority too, both must be local.
         for value in authority.into_iter().chain(request.header("Host")) {
-            is_told = true;
+            names_host = true;
             if !std::str::from_utf8(value).is_ok_and(|value| self.is_local(value)) {
                 let (host, remedy) = (shown(value), "ask for localhost, or list the name in `[server] hosts`");
                 let detail =
@@ -123,7 +123,7 @@ impl Access {
                 return Err(refused(detail));
             }
         }
-        if is_told { Ok(()) } else { Err(refused("the request names no host: send `Host: localhost`")) }
+        if names_host { Ok(()) } else { Err(refused("the request names no host: send `Host: localhost`")) }
     }
 
     /// Checks the browser's fields about the requesting page. A page below `/_/` itself has the host's own origin.

@@ -91,8 +91,8 @@ struct Life(Arc<Hub>, Arc<Panics>);
 impl Drop for Life {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            let told = "there is no feed of changes until the server is started again";
-            self.1.note("changes", Some(told.to_owned()));
+            let why = "there is no feed of changes until the server is started again";
+            self.1.note("changes", Some(why.to_owned()));
             self.0.end();
         }
     }
@@ -117,13 +117,13 @@ mod tests {
         let hub = Arc::new(Hub::new(InFlight::new(1 << 20)));
         hub.arrive(|| None).unwrap();
         let (of_thread, panics) = (Arc::clone(&hub), Arc::<Panics>::default());
-        let told = Arc::clone(&panics);
+        let noted = Arc::clone(&panics);
         let thread = std::thread::spawn(move || {
             let _life = Life(of_thread, panics);
             panic!("as a test wants it");
         });
         assert!(thread.join().is_err());
         assert!(hub.arrive(|| None).is_err());
-        assert!(told.told().is_some());
+        assert!(noted.message().is_some());
     }
 }

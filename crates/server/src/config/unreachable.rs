@@ -9,7 +9,7 @@ pub fn unreachable_scopes(config: &ServiceConfig) -> Vec<String> {
     scopes.sort_unstable();
     scopes.dedup();
     scopes.retain(|scope| !config.tokens.iter().any(|token| token.allows(scope)));
-    let told = |scope: &str| {
+    let warning = |scope: &str| {
         let mut routes = config.endpoints.iter().filter(|endpoint| endpoint.scope.as_deref() == Some(scope));
         let first = routes.next().map_or("", |endpoint| endpoint.route.as_str());
         let more = match routes.count() {
@@ -21,5 +21,5 @@ pub fn unreachable_scopes(config: &ServiceConfig) -> Vec<String> {
              {scope}` makes a token"
         )
     };
-    scopes.into_iter().map(told).collect()
+    scopes.into_iter().map(warning).collect()
 }

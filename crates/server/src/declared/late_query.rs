@@ -196,8 +196,8 @@ impl LateQuery {
         let ran = self.sessions.with(&self.database, |session| {
             self.check_required(session)?;
             let values = (&self.request.values[..], self.request.page.as_ref(), self.request.guard.as_ref());
-            let told = (client, self.request.kept.wants_plan.then_some(&mut late));
-            let run = |budget: &Budget<'_>| self.query.run_long(session, values, budget, &self.queries, told);
+            let plan_to = (client, self.request.kept.wants_plan.then_some(&mut late));
+            let run = |budget: &Budget<'_>| self.query.run_long(session, values, budget, &self.queries, plan_to);
             match self.limits.clone().run_for(client, self.request.now_ms, run) {
                 Err(ended) if ended.is_of_reload() => Ok(None),
                 ran => ran.map(Some).map_err(|ended| client.failure(ended.failure())),

@@ -166,7 +166,12 @@ impl DeclaredQuery {
 
     /// Counts a run that scanned a whole collection or many rows.
     #[cold]
-    pub(super) fn tell(&self, queries: &Queries, outcome: &ExecutionCounts, asked: (&[Value<'_>], Option<&Page>)) {
+    pub(super) fn report_plan(
+        &self,
+        queries: &Queries,
+        outcome: &ExecutionCounts,
+        asked: (&[Value<'_>], Option<&Page>),
+    ) {
         queries.count(outcome, &self.plan_of(asked).0, outcome.scans, &self.route, None);
     }
 
@@ -202,8 +207,8 @@ impl DeclaredQuery {
         let values: Vec<Value<'_>> = values.iter().map(OwnedValue::value).collect();
         let mut out = Vec::new();
         let outcome = self.run(session, (&values, page, guard), &mut docs::sql::Scratch::new(), budget, &mut out)?;
-        if queries.is_told(&outcome) {
-            self.tell(queries, &outcome, (&values, page));
+        if queries.is_reported(&outcome) {
+            self.report_plan(queries, &outcome, (&values, page));
         }
         Ok((out, self.plan_of((&values, page)).0))
     }

@@ -98,8 +98,8 @@ impl DeclaredQuery {
             Ok(outcome) => {
                 let mut reply = reply;
                 let asked = (values.as_slice(), page.as_ref());
-                if service.queries.is_told(&outcome) {
-                    self.tell(&service.queries, &outcome, asked);
+                if service.queries.is_reported(&outcome) {
+                    self.report_plan(&service.queries, &outcome, asked);
                 }
                 if request.header(PLAN_FIELD).is_some() && permission::wants_plan(service, request) {
                     reply.header(PLAN_FIELD, &self.plan_of(asked).0);
@@ -175,7 +175,7 @@ impl DeclaredQuery {
         let query = Arc::new(LateQuery::new(self, service, asked, QueryLimits::of(service)));
         let for_pool = Arc::clone(&query);
         let read = move |session: &docs::ReaderSession, limits: ReadLimits| query.run_cold(session, limits);
-        let done = move |mut late: LateReply, told: Result<WholeReply, Failure>| match told {
+        let done = move |mut late: LateReply, outcome: Result<WholeReply, Failure>| match outcome {
             Ok((body, plan)) => {
                 if wants_plan {
                     late.header(PLAN_FIELD, &plan);

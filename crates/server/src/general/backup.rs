@@ -27,9 +27,9 @@ const BODY_BYTES_MAX: usize = 1024;
 const NAME_BYTES_MAX: usize = 100;
 
 /// Reports the running backup's progress.
-pub(super) fn tell(service: &Service, reply: Reply<'_>) {
+pub(super) fn send_state(service: &Service, reply: Reply<'_>) {
     let under_way = service.backups.under_way().clone();
-    let told = match under_way {
+    let state = match under_way {
         None => serde_json::json!({ "running": false }),
         Some(UnderWay { name, progress }) => serde_json::json!({
             "running": true,
@@ -39,7 +39,7 @@ pub(super) fn tell(service: &Service, reply: Reply<'_>) {
             "verifying": progress.is_verifying,
         }),
     };
-    reply.send(Status(200), JSON, told.to_string().as_bytes());
+    reply.send(Status(200), JSON, state.to_string().as_bytes());
 }
 
 /// Makes a backup.
@@ -102,14 +102,14 @@ fn copy(database: &DocumentDatabase, to: &std::path::Path, backups: &Backups) ->
     })?;
     let seconds = began.elapsed().as_secs_f64();
     tracing::info!(to = %to.display(), version = copied.version.0, bytes = copied.bytes, seconds, "a backup is made");
-    let told = serde_json::json!({
+    let state = serde_json::json!({
         "to": to.to_string_lossy(),
         "version": copied.version.0,
         "entries": copied.entries,
         "bytes": copied.bytes,
         "seconds": seconds,
     });
-    Ok(told.to_string().into_bytes())
+    Ok(state.to_string().into_bytes())
 }
 
 fn of_store(error: &engine::StoreError, to: &std::path::Path) -> Failure {

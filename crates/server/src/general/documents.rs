@@ -149,7 +149,7 @@ pub(super) fn insert(
     };
     let op = Op::Insert { body: request.body().to_vec() };
     let (name, kind) = (info.name.clone(), info.key.kind);
-    let told = info.key.generate.map(|_| info.key.field.clone());
+    let key_field = info.key.generate.map(|_| info.key.field.clone());
     submit(
         service,
         local,
@@ -160,8 +160,8 @@ pub(super) fn insert(
             if let Some(key) = &key {
                 late.header("Location", &format!("/_/collections/{name}/{}", new_key::in_path(key)));
             }
-            let told = told.zip(key).map(|(field, key)| new_key::as_object(&field, &key));
-            accepted(late, written, told);
+            let body = key_field.zip(key).map(|(field, key)| new_key::as_object(&field, &key));
+            accepted(late, written, body);
         },
     );
 }
@@ -179,19 +179,19 @@ fn submit(
         Err(failure) => return fail(&failure, reply),
     };
     let (late, over) = write::later(service, local, &write, reply);
-    let told = move |outcome: Result<Written, WriteError>| {
+    let at_end = move |outcome: Result<Written, WriteError>| {
         drop(taken);
         match outcome {
             Ok(written) => done(late, &written),
             Err(error) => refusal::refuse(&ErrorRules::default(), late, &refusal::of_write(&error)),
         }
     };
-    let submission = Submission { write, guard: None, required: None, over, long: None, done: Box::new(told) };
+    let submission = Submission { write, guard: None, required: None, over, long: None, done: Box::new(at_end) };
     write::hand_over(service, local, submission);
 }
 
 /// 201 for a new document, 200 for a changed one; its change number as the tag. The body contains the key if the server made it.
-fn accepted(mut late: LateReply, written: &Written, told: Option<Vec<u8>>) {
+fn accepted(mut late: LateReply, written: &Written, body: Option<Vec<u8>>) {
     late.numbered_tag(written.change_number);
-    late.send(Status(if written.created { 201 } else { 200 }), JSON, told.unwrap_or_else(|| b"{}".to_vec()));
+    late.send(Status(if written.created { 201 } else { 200 }), JSON, body.unwrap_or_else(|| b"{}".to_vec()));
 }

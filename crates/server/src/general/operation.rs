@@ -126,12 +126,12 @@ impl Operation {
             Operation::Bulk => bulk::load(service, local, request, params, reply),
             Operation::Query => query::run(service, request, granted, reply),
             Operation::MakeBackup => backup::make(service, request, reply),
-            Operation::GetBackup => backup::tell(service, reply),
+            Operation::GetBackup => backup::send_state(service, reply),
             Operation::ListViews => views::list(service, reply),
             Operation::GetView => views::get(service, params, reply),
             Operation::VerifyView => views::verify(service, request, params, reply),
             Operation::Changes => changes::follow(service, request, reply),
-            Operation::Schema => schema::tell(service, reply),
+            Operation::Schema => schema::send(service, reply),
             Operation::Reload => service.reloads.ask(request, reply),
             Operation::Health => health(service, true, reply),
             Operation::Metrics => reply.send(Status(200), metrics::MEDIA, metrics::text(service).as_bytes()),
@@ -181,23 +181,23 @@ fn health(service: &Service, is_near: bool, reply: Reply<'_>) {
     if let Some(refusal) = refusal(&stats, is_near) {
         return fail(&Failure::new(FailureKind::Unavailable, refusal), reply);
     }
-    let mut told = serde_json::json!({ "status": "ok" });
+    let mut state = serde_json::json!({ "status": "ok" });
     if let Some(damage) = damage(&stats, is_near) {
-        told = serde_json::json!({ "status": "damaged", "damage": damage });
+        state = serde_json::json!({ "status": "damaged", "damage": damage });
     }
-    if let Some(text) = service.panics.told() {
+    if let Some(text) = service.panics.message() {
         // Its text may contain anything.
-        told["panics"] = if is_near { text } else { "a thread panicked".to_owned() }.into();
-        if told["status"] == "ok" {
-            told["status"] = "impaired".into();
+        state["panics"] = if is_near { text } else { "a thread panicked".to_owned() }.into();
+        if state["status"] == "ok" {
+            state["status"] = "impaired".into();
         }
     }
     if let Some(why) = schema::refusal(service) {
         // Only clients that may read keys see them.
-        told["schema"] = if is_near { format!("refused: {why}") } else { "refused".to_owned() }.into();
+        state["schema"] = if is_near { format!("refused: {why}") } else { "refused".to_owned() }.into();
     }
     if let Some(why) = views::failure(service) {
-        told["views"] = if is_near { format!("failed: {why}") } else { "failed".to_owned() }.into();
+        state["views"] = if is_near { format!("failed: {why}") } else { "failed".to_owned() }.into();
     }
-    reply.send(Status(200), JSON, told.to_string().as_bytes());
+    reply.send(Status(200), JSON, state.to_string().as_bytes());
 }

@@ -9,7 +9,7 @@ use docs::{Readiness, ReadinessState};
 use http::{Reply, Status};
 use serde_json::{Value as Json, json};
 
-pub(super) fn tell(service: &Service, reply: Reply<'_>) {
+pub(super) fn send(service: &Service, reply: Reply<'_>) {
     let rules = service.database.rules();
     let collections = service.database.catalog().collections.iter().map(|info| {
         let mut told = told(info);

@@ -20,13 +20,13 @@ use std::sync::Arc;
 use std::time::Instant;
 
 pub(super) fn list(service: &Service, reply: Reply<'_>) {
-    let views: Vec<Json> = service.database.views().iter().map(told).collect();
+    let views: Vec<Json> = service.database.views().iter().map(json_of).collect();
     reply.send(Status(200), JSON, Json::Array(views).to_string().as_bytes());
 }
 
 pub(super) fn get(service: &Service, params: &Params<'_, '_>, reply: Reply<'_>) {
     match named(&service.database, params) {
-        Ok(view) => reply.send(Status(200), JSON, told(&view).to_string().as_bytes()),
+        Ok(view) => reply.send(Status(200), JSON, json_of(&view).to_string().as_bytes()),
         Err(failure) => fail(&failure, reply),
     }
 }
@@ -75,7 +75,7 @@ pub(super) fn failure(service: &Service) -> Option<String> {
     Some(format!("{}: {}", failed.name, failed.failure.unwrap_or_default()))
 }
 
-fn told(view: &ViewStatus) -> Json {
+fn json_of(view: &ViewStatus) -> Json {
     let state = match view.state {
         ViewState::Building => "building",
         ViewState::Ready => "ready",

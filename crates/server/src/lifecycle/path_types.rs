@@ -20,7 +20,7 @@ pub(super) fn with_types(config: &ServiceConfig, catalog: &Catalog) -> ServiceCo
                 || endpoint.require.as_ref().is_some_and(|target| target.parameter == name)
         };
         let unknown = path_parameters(&endpoint.pattern).filter(|name| !is_known(name));
-        let told = unknown.filter_map(|name| {
+        let typed = unknown.filter_map(|name| {
             let compared = compared(name, endpoint, &config.docs.params, catalog)?;
             let kind = match compared {
                 _ if compared.is_integer() => ParameterKind::Integer,
@@ -29,8 +29,8 @@ pub(super) fn with_types(config: &ServiceConfig, catalog: &Catalog) -> ServiceCo
             };
             Some(parameter(name, kind))
         });
-        let told: Vec<Parameter> = told.collect();
-        endpoint.path_params.extend(told);
+        let typed: Vec<Parameter> = typed.collect();
+        endpoint.path_params.extend(typed);
     }
     typed
 }

@@ -104,10 +104,11 @@ impl Refused {
                 Failure::new(FailureKind::Invalid, error.to_string())
             }
             Refused::Start(ServerStartError::Open(DatabaseOpenError::WouldDrop(lost))) => {
-                let told = format!("the file no longer declares what the folder holds. This would be dropped: {lost}");
+                let report =
+                    format!("the file no longer declares what the folder holds. This would be dropped: {lost}");
                 Failure::new(
                     FailureKind::Conflict,
-                    format!("{told}. Declare it again, or POST /_/config/reload?allow-drop=true"),
+                    format!("{report}. Declare it again, or POST /_/config/reload?allow-drop=true"),
                 )
             }
             Refused::Start(error @ ServerStartError::Open(DatabaseOpenError::OtherService { .. })) => {
@@ -117,9 +118,9 @@ impl Refused {
                 error @ ServerStartError::Open(DatabaseOpenError::Mismatch(_) | DatabaseOpenError::Config(_)),
             ) => Failure::new(FailureKind::Conflict, error.to_string()),
             Refused::TooLarge { bytes, most } => {
-                let told =
+                let report =
                     format!("the endpoints take {bytes} bytes of memory; allowed beside those that are served: {most}");
-                Failure::new(FailureKind::Conflict, format!("{told}. Restart: then the memory is divided anew"))
+                Failure::new(FailureKind::Conflict, format!("{report}. Restart: then the memory is divided anew"))
             }
             Refused::Tls(problem) => Failure::new(FailureKind::Invalid, format!("`[server] tls`: {problem}")),
             Refused::Start(error) => Failure::new(FailureKind::Unavailable, error.to_string()),
@@ -141,9 +142,9 @@ impl Refused {
 
 /// A list for an answer.
 fn listed(differences: &Differences) -> Json {
-    let mut told = differences.told.clone();
-    told.extend((differences.more > 0).then(|| format!("and {} more", differences.more)));
-    told.into()
+    let mut report = differences.listed.clone();
+    report.extend((differences.more > 0).then(|| format!("and {} more", differences.more)));
+    report.into()
 }
 
 /// Whether indexes, rules or views are still being built. Refused ones are not.
@@ -183,14 +184,14 @@ impl Reloader {
         let current = self.switch.current();
         let reloads = &current.service.reloads;
         let failure = match &outcome {
-            Ok((Status(200), told)) => {
+            Ok((Status(200), report)) => {
                 reloads.done.fetch_add(1, Ordering::Relaxed);
-                tracing::info!(%told, "the configuration is reloaded");
+                tracing::info!(%report, "the configuration is reloaded");
                 None
             }
-            Ok((_, told)) => {
+            Ok((_, report)) => {
                 reloads.refused.fetch_add(1, Ordering::Relaxed);
-                tracing::error!(%told, "the configuration is reloaded, except for parts that stored documents violate");
+                tracing::error!(%report, "the configuration is reloaded, except for parts that stored documents violate");
                 None
             }
             Err(refused) => {
@@ -202,7 +203,7 @@ impl Reloader {
         };
         match (late, outcome, failure) {
             (Some(late), _, Some((failure, members))) => refusal::refuse_with(late, &failure, members),
-            (Some(late), Ok((status, told)), None) => late.send(status, JSON, told.to_string().into_bytes()),
+            (Some(late), Ok((status, report)), None) => late.send(status, JSON, report.to_string().into_bytes()),
             _ => {}
         }
     }
@@ -245,7 +246,7 @@ impl Reloader {
         self.renew_certificate(certificate)?;
         let refused = self.wait_for_rules();
         let building = is_building(&self.switch.current().service);
-        let mut told = json!({
+        let mut report = json!({
             "reloaded": refused.is_empty(),
             "needs_restart": restart,
             "is_building": building,
@@ -254,14 +255,14 @@ impl Reloader {
         let current = self.switch.current();
         let dropped = current.service.database.dropped();
         if !dropped.is_empty() {
-            told["dropped"] = listed(dropped);
+            report["dropped"] = listed(dropped);
         }
         if refused.is_empty() {
-            return Ok((Status(200), told));
+            return Ok((Status(200), report));
         }
-        told["refused"] = refused.into();
-        told["detail"] = "stored documents violate these parts; the rest of the file is in force".into();
-        Ok((Status(409), told))
+        report["refused"] = refused.into();
+        report["detail"] = "stored documents violate these parts; the rest of the file is in force".into();
+        Ok((Status(409), report))
     }
 
     /// Makes later handshakes use the file's certificate with its present content. Adding or removing TLS needs a restart.

@@ -196,8 +196,8 @@ pub fn start(config: &ServiceConfig, data: &Path) -> Result<RunningServer, Serve
         query_result_bytes_max = division.query_bytes,
         "the memory is divided"
     );
-    for told in unreachable_scopes(config) {
-        tracing::warn!("{told}");
+    for warning in unreachable_scopes(config) {
+        tracing::warn!("{warning}");
     }
     let weak = Arc::downgrade(&server);
     let http = Box::new(move || weak.upgrade().map(|server| (server.metrics(), server.series())));

@@ -110,14 +110,22 @@ struct Swept {
     unremovable: u64,
     lag_ms: u64,
     /// Why a document could not be removed, as last logged.
-    told: Option<String>,
+    reported: Option<String>,
     /// Text of the panic of its last sweep.
     panicked: Option<String>,
 }
 
 impl Swept {
     fn new(collection: CollectionId) -> Swept {
-        Swept { collection, next: Instant::now(), blocked: 0, unremovable: 0, lag_ms: 0, told: None, panicked: None }
+        Swept {
+            collection,
+            next: Instant::now(),
+            blocked: 0,
+            unremovable: 0,
+            lag_ms: 0,
+            reported: None,
+            panicked: None,
+        }
     }
 
     fn failed(&mut self, counts: &Counts) {
@@ -153,12 +161,12 @@ impl Swept {
             }
         }
         self.panicked = None;
-        if why != self.told {
+        if why != self.reported {
             if let Some(why) = &why {
                 let documents = self.unremovable;
                 tracing::error!(collection = name, documents, why, "an expired document cannot be removed");
             }
-            self.told = why;
+            self.reported = why;
         }
     }
 }
@@ -193,11 +201,11 @@ mod tests {
         assert_eq!(swept.iter().map(|swept| swept.blocked).collect::<Vec<_>>(), [1, 0, 1]);
         assert_eq!(counts.failures.load(Ordering::Relaxed), 1);
         assert!(swept[1].next > Instant::now() && swept[2].next <= Instant::now());
-        assert!(panics.told().is_some_and(|told| told.contains("as a test wants it")));
+        assert!(panics.message().is_some_and(|reported| reported.contains("as a test wants it")));
         // Not swept: it is too early.
         sweep_all(&mut swept, &counts, &panics, |_| {});
-        assert!(panics.told().is_some());
+        assert!(panics.message().is_some());
         sweep_all(&mut swept, &counts, &panics, |swept| swept.panicked = None);
-        assert_eq!(panics.told(), None);
+        assert_eq!(panics.message(), None);
     }
 }

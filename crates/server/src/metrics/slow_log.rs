@@ -30,12 +30,12 @@ impl SlowRequests {
         let (slow, names) = (Arc::clone(self), Arc::clone(names));
         SlowLog::new(after, move |request| {
             if request.series != CHANGES {
-                slow.tell(request, &names);
+                slow.report(request, &names);
             }
         })
     }
 
-    fn tell(&self, request: &SlowRequest<'_>, names: &RouteSeries) {
+    fn report(&self, request: &SlowRequest<'_>, names: &RouteSeries) {
         self.count.fetch_add(1, Ordering::Relaxed);
         let Some(left_out) = self.lines.lock().unwrap_or_else(PoisonError::into_inner).admit(Instant::now()) else {
             return;

@@ -285,9 +285,9 @@ impl Described<'_> {
     fn failures(&self) -> Json {
         let rules = &self.config.errors;
         let mut failures = failures(rules);
-        let mut told: BTreeMap<u16, Vec<String>> = BTreeMap::new();
+        let mut described: BTreeMap<u16, Vec<String>> = BTreeMap::new();
         let mut add = |status: u16, what: &str| {
-            let of_status = told.entry(status).or_default();
+            let of_status = described.entry(status).or_default();
             if !of_status.iter().any(|known| known == what) {
                 of_status.push(what.to_owned());
             }
@@ -326,7 +326,7 @@ impl Described<'_> {
                 add(step.otherwise, step.detail.as_deref().unwrap_or("a step's expectation does not hold"));
             }
         }
-        for (status, what) in told {
+        for (status, what) in described {
             failures[status.to_string()] = failure(&what.join("; or "), rules);
         }
         failures

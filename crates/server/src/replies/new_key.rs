@@ -39,8 +39,8 @@ impl KeyTold {
         if let (Some((before, behind)), Some(key)) = (&self.path, &key) {
             late.header("Location", &format!("{before}{}{behind}", in_path(key)));
         }
-        let told = || key.map_or_else(|| b"{}".to_vec(), |key| as_object(&self.field, &key));
-        late.send(status, JSON, fixed.unwrap_or_else(told));
+        let body = || key.map_or_else(|| b"{}".to_vec(), |key| as_object(&self.field, &key));
+        late.send(status, JSON, fixed.unwrap_or_else(body));
     }
 }
 

@@ -276,7 +276,7 @@ mod tests {
         _folder: tempfile::TempDir,
         database: DocumentDatabase,
         lp: Loop,
-        told: Sender<(u32, bool)>,
+        sender: Sender<(u32, bool)>,
         outcomes: Receiver<(u32, bool)>,
     }
 
@@ -288,13 +288,13 @@ mod tests {
             let (database, _) = DocumentDatabase::open(&config(), folder.path(), options).unwrap();
             let lp =
                 Reactor::new(ReactorSettings { loops: 1, ..ReactorSettings::default() }).unwrap().loops().remove(0);
-            let (told, outcomes) = channel();
-            Side { _folder: folder, database, lp, told, outcomes }
+            let (sender, outcomes) = channel();
+            Side { _folder: folder, database, lp, sender, outcomes }
         }
 
         fn done(&self, id: u32) -> WriteCallback {
-            let told = self.told.clone();
-            Box::new(move |outcome: Result<_, WriteError>| told.send((id, outcome.is_ok())).unwrap())
+            let sender = self.sender.clone();
+            Box::new(move |outcome: Result<_, WriteError>| sender.send((id, outcome.is_ok())).unwrap())
         }
 
         /// A write of document 1; its outcome is reported with this number.
@@ -307,7 +307,7 @@ mod tests {
         }
 
         fn bulk(&self, held: &mut HeldWrites, ids: std::ops::Range<u32>) {
-            self.bulk_of(held, Ids { left: Rc::new(RefCell::new(ids)), ends: true, told: self.told.clone() });
+            self.bulk_of(held, Ids { left: Rc::new(RefCell::new(ids)), ends: true, sender: self.sender.clone() });
         }
 
         fn bulk_of(&self, held: &mut HeldWrites, lines: Ids) {
@@ -317,11 +317,11 @@ mod tests {
         }
 
         /// The numbers of the first outcomes: of the successful and of the refused ones.
-        fn told(&self, count: usize) -> (Vec<u32>, Vec<u32>) {
-            let mut told: Vec<(u32, bool)> = (0..count).map(|_| self.outcomes.recv().unwrap()).collect();
-            told.sort_unstable();
-            let (done, refused): (Vec<_>, Vec<_>) = told.into_iter().partition(|(_, is_done)| *is_done);
-            [done, refused].map(|told| told.into_iter().map(|(number, _)| number).collect()).into()
+        fn outcomes(&self, count: usize) -> (Vec<u32>, Vec<u32>) {
+            let mut outcomes: Vec<(u32, bool)> = (0..count).map(|_| self.outcomes.recv().unwrap()).collect();
+            outcomes.sort_unstable();
+            let (done, refused): (Vec<_>, Vec<_>) = outcomes.into_iter().partition(|(_, is_done)| *is_done);
+            [done, refused].map(|of_kind| of_kind.into_iter().map(|(number, _)| number).collect()).into()
         }
     }
 
@@ -330,7 +330,7 @@ mod tests {
         left: Rc<RefCell<std::ops::Range<u32>>>,
         /// No more lines will come.
         ends: bool,
-        told: Sender<(u32, bool)>,
+        sender: Sender<(u32, bool)>,
     }
 
     impl LineSource for Ids {
@@ -338,9 +338,9 @@ mod tests {
             let Some(id) = self.left.borrow_mut().next() else {
                 return if self.ends { NextLine::End } else { NextLine::Wait };
             };
-            let told = self.told.clone();
+            let sender = self.sender.clone();
             let done: WriteCallback =
-                Box::new(move |outcome: Result<_, WriteError>| told.send((id, outcome.is_ok())).unwrap());
+                Box::new(move |outcome: Result<_, WriteError>| sender.send((id, outcome.is_ok())).unwrap());
             NextLine::Line { text: format!("{{\"id\":{id}}}").into_bytes(), done }
         }
     }
@@ -370,7 +370,7 @@ mod tests {
         while !held.waiting.is_empty() || !held.bulks.is_empty() {
             held.turn_ended(&session, &side.lp);
         }
-        assert_eq!(side.told(13), ([1].into_iter().chain(10..20).collect(), vec![2, 3]), "the first has the key");
+        assert_eq!(side.outcomes(13), ([1].into_iter().chain(10..20).collect(), vec![2, 3]), "the first has the key");
         assert!(new.is_same(&side.database.newest()));
     }
 
@@ -380,7 +380,7 @@ mod tests {
         let session = side.database.session().unwrap();
         let [first, second] = [100..120, 200..210].map(|ids| Rc::new(RefCell::new(ids)));
         for left in [&first, &second] {
-            side.bulk_of(&mut held, Ids { left: Rc::clone(left), ends: true, told: side.told.clone() });
+            side.bulk_of(&mut held, Ids { left: Rc::clone(left), ends: true, sender: side.sender.clone() });
         }
         let left = || (first.borrow().len(), second.borrow().len());
         // The tick's time is over at once.
@@ -392,7 +392,7 @@ mod tests {
             let went = held.hand_over(&session, &side.lp, 0);
             assert_eq!((left(), went), (expected, if expected == (0, 0) { Went::Ended } else { Went::On }));
         }
-        assert_eq!(side.told(31), ([1].into_iter().chain(100..120).chain(200..210).collect(), vec![]));
+        assert_eq!(side.outcomes(31), ([1].into_iter().chain(100..120).chain(200..210).collect(), vec![]));
     }
 
     #[test]
@@ -401,13 +401,13 @@ mod tests {
         let session = side.database.session().unwrap();
         let open = Rc::new(RefCell::new(0..0));
         for _ in 0..3 {
-            side.bulk_of(&mut held, Ids { left: Rc::clone(&open), ends: false, told: side.told.clone() });
+            side.bulk_of(&mut held, Ids { left: Rc::clone(&open), ends: false, sender: side.sender.clone() });
         }
         side.bulk(&mut held, 100..120);
         assert_eq!(held.hand_over(&session, &side.lp, u64::MAX), Went::Waits);
-        assert_eq!((side.told(20).0.len(), held.bulks.len()), (20, 3));
+        assert_eq!((side.outcomes(20).0.len(), held.bulks.len()), (20, 3));
         *open.borrow_mut() = 200..210;
         assert_eq!(held.hand_over(&session, &side.lp, u64::MAX), Went::Waits);
-        assert_eq!((side.told(10).0.len(), held.bulks.len()), (10, 3));
+        assert_eq!((side.outcomes(10).0.len(), held.bulks.len()), (10, 3));
     }
 }

@@ -63,7 +63,7 @@ impl ClientWatch {
         if failure.kind != FailureKind::OutOfTime || !self.is_over(Instant::now()) {
             return failure;
         }
-        let told = "the client ended its side of the connection while its query ran: keep it open until the reply";
-        Failure::new(FailureKind::Invalid, told)
+        let detail = "the client ended its side of the connection while its query ran: keep it open until the reply";
+        Failure::new(FailureKind::Invalid, detail)
     }
 }

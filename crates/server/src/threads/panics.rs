@@ -11,32 +11,32 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 /// Threads whose last work panicked, with the texts.
 #[derive(Debug, Default)]
 pub(crate) struct Panics {
-    told: Mutex<BTreeMap<&'static str, String>>,
+    message: Mutex<BTreeMap<&'static str, String>>,
 }
 
 impl Panics {
     /// Records a thread's panic, or that it has done its work.
     pub(crate) fn note(&self, thread: &'static str, panicked: Option<String>) {
-        let mut told = self.lock();
+        let mut message = self.lock();
         match panicked {
-            None => drop(told.remove(thread)),
-            Some(text) if told.get(thread) == Some(&text) => {}
+            None => drop(message.remove(thread)),
+            Some(text) if message.get(thread) == Some(&text) => {}
             Some(text) => {
                 tracing::error!(thread, text, "a thread panicked, which is a bug of Sapsan");
-                told.insert(thread, text);
+                message.insert(thread, text);
             }
         }
     }
 
     /// All of them in one line, if there are any.
-    pub(crate) fn told(&self) -> Option<String> {
-        let told = self.lock();
-        let lines: Vec<String> = told.iter().map(|(thread, text)| format!("{thread}: {text}")).collect();
+    pub(crate) fn message(&self) -> Option<String> {
+        let message = self.lock();
+        let lines: Vec<String> = message.iter().map(|(thread, text)| format!("{thread}: {text}")).collect();
         if lines.is_empty() { None } else { Some(lines.join("; ")) }
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<&'static str, String>> {
-        self.told.lock().unwrap_or_else(PoisonError::into_inner)
+        self.message.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -61,8 +61,8 @@ mod tests {
         let number = 7;
         panics.note("expiry", caught(|| -> u32 { panic!("with {number}") }).err());
         panics.note("reload", caught(|| 2).err());
-        assert_eq!(panics.told().as_deref(), Some("expiry: with 7"));
+        assert_eq!(panics.message().as_deref(), Some("expiry: with 7"));
         panics.note("expiry", caught(|| 3).err());
-        assert_eq!(panics.told(), None);
+        assert_eq!(panics.message(), None);
     }
 }

@@ -79,7 +79,7 @@ impl Queries {
 
     /// Whether a query is worth logging: it reads a whole collection, or has read many rows.
     #[inline]
-    pub(crate) fn is_told(&self, outcome: &ExecutionCounts) -> bool {
+    pub(crate) fn is_reported(&self, outcome: &ExecutionCounts) -> bool {
         outcome.scans || outcome.rows_read >= self.log_rows
     }
 

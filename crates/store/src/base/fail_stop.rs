@@ -152,15 +152,15 @@ mod tests {
     fn a_panic_under_a_lock_stops_before_the_lock_is_free() {
         let (fail_stop, mutex) = (FailStop::default(), Mutex::new(0));
         std::thread::scope(|scope| {
-            let (tell, told) = std::sync::mpsc::channel();
+            let (sender, receiver) = std::sync::mpsc::channel();
             let (fail_stop, mutex) = (&fail_stop, &mutex);
             let panicking = scope.spawn(move || {
                 let _held = fail_stop.lock(mutex, "changing it");
-                tell.send(()).unwrap();
+                sender.send(()).unwrap();
                 std::thread::sleep(std::time::Duration::from_millis(20));
                 panic!("as a test wants it");
             });
-            told.recv().unwrap();
+            receiver.recv().unwrap();
             assert!(!fail_stop.is_stopped());
             let _held = fail_stop.lock(mutex, "changing it");
             assert!(fail_stop.is_stopped());

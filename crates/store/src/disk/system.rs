@@ -246,9 +246,9 @@ mod tests {
         let path = CString::new(directory.path().join("fifo").as_os_str().as_bytes()).unwrap();
         // SAFETY: a plain call with a path that lives until it returns.
         assert_eq!(unsafe { libc::mkfifo(path.as_ptr(), 0o600) }, 0);
-        let told =
+        let errors =
             [disk.open("fifo", true, Access::Buffered).err(), disk.lock("fifo").err(), disk.lock_file("fifo").err()];
-        for error in told {
+        for error in errors {
             assert_eq!(error.expect("refused").to_string(), "it is no regular file");
         }
     }

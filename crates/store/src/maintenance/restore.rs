@@ -65,7 +65,7 @@ impl Store {
         }
         let bytes = copying.progress.bytes;
         copying.progress.is_verifying = true;
-        copying.tell()?;
+        copying.report()?;
         let (version, entries) = check(to)?;
         unfinished.finish()?;
         Ok(Restored { version, entries, bytes })
@@ -116,12 +116,12 @@ impl Copying<'_, '_> {
             target.sync_range(at, count).map_err(context)?;
             at += count;
             self.progress.bytes += count;
-            self.tell()?;
+            self.report()?;
         }
         target.sync_data().map_err(context)
     }
 
-    fn tell(&mut self) -> Result<(), StoreError> {
+    fn report(&mut self) -> Result<(), StoreError> {
         match (self.watch)(self.progress) {
             ControlFlow::Continue(()) => Ok(()),
             ControlFlow::Break(()) => Err(given_up()),

@@ -79,18 +79,18 @@ pub(crate) fn copy(view: &TreeView, target: &Target<'_>, watch: &mut Watch<'_>) 
     let file = TreeFile::open(target.disk, target.name, target.map_bytes)?.kept_small().choose(0)?;
     let trees: Vec<TreeInfo> = view.list().collect();
     let entries_total = trees.iter().map(|info| info.entries).sum();
-    let mut tell = Tell { watch, progress: CopyProgress { entries_total, ..CopyProgress::default() } };
+    let mut report = Report { watch, progress: CopyProgress { entries_total, ..CopyProgress::default() } };
     let lost = view.lost();
     let mut roots = Vec::with_capacity(trees.len());
     for info in &trees {
-        roots.push(copy_tree(view, info.tree, file.bulk((target.pace)()), &mut tell)?);
+        roots.push(copy_tree(view, info.tree, file.bulk((target.pace)()), &mut report)?);
     }
     view.check_lost(lost)?;
     attach(&file, trees.iter().map(|info| (info.tree, info.name.as_deref())), roots, target, version)?;
     // Writes the second meta page: see the module's text.
     file.begin((target.pace)())?.finish(version, target.log_start)?;
-    tell.progress.is_verifying = true;
-    tell.say()?;
+    report.progress.is_verifying = true;
+    report.say()?;
     let report = file.view().verify();
     match report.faults.into_iter().next() {
         Some(fault) => Err(fault),
@@ -111,15 +111,15 @@ pub(crate) fn measure(
 ) -> Result<Copied, StoreError> {
     TreeFile::create(target.disk, target.name, version, target.log_start)?;
     let file = TreeFile::open(target.disk, target.name, target.map_bytes)?.kept_small().choose(0)?;
-    let mut tell = Tell { watch, progress: CopyProgress::default() };
+    let mut report = Report { watch, progress: CopyProgress::default() };
     let mut roots = Vec::with_capacity(trees.len());
     for (tree, _) in trees {
         let (mut builder, mut failure) = (file.bulk((target.pace)()), None);
         scan(*tree, &mut |key, value| {
-            tell.progress.entries += 1;
-            let is_time_to_tell = tell.progress.entries.is_multiple_of(ENTRIES_PER_REPORT);
-            let told = || is_time_to_tell.then(|| tell.say().err()).flatten();
-            failure = builder.push(key, value).err().or_else(told);
+            report.progress.entries += 1;
+            let is_time_to_report = report.progress.entries.is_multiple_of(ENTRIES_PER_REPORT);
+            let reported = || is_time_to_report.then(|| report.say().err()).flatten();
+            failure = builder.push(key, value).err().or_else(reported);
             if failure.is_some() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         })?;
         match failure {
@@ -130,7 +130,7 @@ pub(crate) fn measure(
     let names = trees.iter().map(|(tree, name)| (*tree, name.as_deref()));
     attach(&file, names, roots, target, version)?;
     file.begin((target.pace)())?.finish(version, target.log_start)?;
-    Ok(Copied { version, entries: tell.progress.entries, bytes: file.space_stat().pages * PAGE_BYTES as u64 })
+    Ok(Copied { version, entries: report.progress.entries, bytes: file.space_stat().pages * PAGE_BYTES as u64 })
 }
 
 fn attach<'n>(
@@ -151,12 +151,12 @@ fn attach<'n>(
 }
 
 /// The progress, and its receiver.
-struct Tell<'w, 'f> {
+struct Report<'w, 'f> {
     watch: &'w mut Watch<'f>,
     progress: CopyProgress,
 }
 
-impl Tell<'_, '_> {
+impl Report<'_, '_> {
     fn say(&mut self) -> Result<(), StoreError> {
         match (self.watch)(self.progress) {
             ControlFlow::Continue(()) => Ok(()),
@@ -175,11 +175,11 @@ fn copy_tree(
     view: &TreeView,
     tree: TreeId,
     builder: BulkBuilder,
-    tell: &mut Tell<'_, '_>,
+    report: &mut Report<'_, '_>,
 ) -> Result<BulkRoot, StoreError> {
     let Root { page, level, entries } = view.root(tree);
     let shared = view.shared();
-    let mut walk = Walk { shared, builder, key: Vec::new(), last_key: Vec::new(), tell };
+    let mut walk = Walk { shared, builder, key: Vec::new(), last_key: Vec::new(), report };
     if page != PageNo::NONE {
         walk.node(page, level)?;
     }
@@ -195,7 +195,7 @@ struct Walk<'v, 't, 'w, 'f> {
     builder: BulkBuilder,
     key: Vec<u8>,
     last_key: Vec<u8>,
-    tell: &'t mut Tell<'w, 'f>,
+    report: &'t mut Report<'w, 'f>,
 }
 
 impl Walk<'_, '_, '_, '_> {
@@ -230,9 +230,9 @@ impl Walk<'_, '_, '_, '_> {
             };
             self.builder.push(&self.key, value)?;
             std::mem::swap(&mut self.key, &mut self.last_key);
-            self.tell.progress.entries += 1;
-            if self.tell.progress.entries.is_multiple_of(ENTRIES_PER_REPORT) {
-                self.tell.say()?;
+            self.report.progress.entries += 1;
+            if self.report.progress.entries.is_multiple_of(ENTRIES_PER_REPORT) {
+                self.report.say()?;
             }
         }
         Ok(())

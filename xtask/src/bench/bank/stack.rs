@@ -214,10 +214,10 @@ mod tests {
 
     #[test]
     fn the_application_is_told_the_addresses_of_all_programs() {
-        let told = environment(address(1), address(2), address(3)).join(" ");
+        let settings = environment(address(1), address(2), address(3)).join(" ");
         assert!(
-            told.starts_with("LISTEN=127.0.0.1:1 REDIS=127.0.0.1:3 ISU4_DB_HOST=127.0.0.1 ISU4_DB_PORT=2 "),
-            "{told}"
+            settings.starts_with("LISTEN=127.0.0.1:1 REDIS=127.0.0.1:3 ISU4_DB_HOST=127.0.0.1 ISU4_DB_PORT=2 "),
+            "{settings}"
         );
     }
 

@@ -66,8 +66,8 @@ impl<'e, S: RowSink + ?Sized> Run<'e, S> {
         found: &mut bool,
     ) -> Flow {
         match &level.access {
-            Access::Kept { inner, hash, keys: sought, outer: told } => {
-                self.kept_rows(number, level, (*inner, *hash, sought, told), outer, keys, found)
+            Access::Kept { inner, hash, keys: sought, outer: outer_values } => {
+                self.kept_rows(number, level, (*inner, *hash, sought, outer_values), outer, keys, found)
             }
             Access::Each { json, path } => self.elements(number, level, (json, path.as_ref()), outer, keys, found),
             Access::Key(value) => {
@@ -155,7 +155,7 @@ impl<'e, S: RowSink + ?Sized> Run<'e, S> {
         &mut self,
         number: usize,
         level: &Level,
-        (inner, hash, sought, told): (usize, Option<usize>, &[Expr], &[Expr]),
+        (inner, hash, sought, outer_values): (usize, Option<usize>, &[Expr], &[Expr]),
         outer: Option<&Frame<'_>>,
         keys: &mut LevelKeys,
         found: &mut bool,
@@ -166,10 +166,10 @@ impl<'e, S: RowSink + ?Sized> Run<'e, S> {
         }
         let relations = self.fixed.relations.ok_or(Fault::Damaged("a plan"))?;
         let asked;
-        let relation = if told.is_empty() {
+        let relation = if outer_values.is_empty() {
             relations.get(inner)?
         } else {
-            asked = evaluate::ask(inner, told, &self.scope(outer))?;
+            asked = evaluate::ask(inner, outer_values, &self.scope(outer))?;
             &*asked
         };
         if let Some(disk) = relation.on_disk() {

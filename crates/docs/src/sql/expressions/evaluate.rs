@@ -324,13 +324,13 @@ fn real(value: Value<'_>) -> Value<'_> {
 
 /// The rows of a correlated query for the row in scope.
 pub(crate) fn ask<'a>(number: usize, outer: &'a [Expr], scope: &Scope<'a>) -> Result<Rc<Relation>, Fault> {
-    let mut told = scope.workspace().list(outer.len())?;
+    let mut values_of_outer = scope.workspace().list(outer.len())?;
     for expr in outer {
         let field = expr.field(scope)?;
         let value = field.decode(scope.workspace())?;
-        told.push(OuterValue { field, value });
+        values_of_outer.push(OuterValue { field, value });
     }
-    scope.fixed.relations.ok_or(Fault::Damaged("a plan"))?.ask(number, &told)
+    scope.fixed.relations.ok_or(Fault::Damaged("a plan"))?.ask(number, &values_of_outer)
 }
 
 fn first_value<'a>(relation: &'a Relation, place: usize, workspace: Workspace<'a>) -> Result<Value<'a>, Fault> {

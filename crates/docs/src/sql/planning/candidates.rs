@@ -88,16 +88,16 @@ impl Planner<'_> {
     fn inner_candidate(
         &self,
         table: usize,
-        (number, told): (usize, &[Expr]),
+        (number, outer_values): (usize, &[Expr]),
         placed: TableSet,
         single: bool,
     ) -> Candidate {
         let Some(mut candidate) = self.hash_candidate(table, placed, single) else {
-            let access = Access::Kept { inner: number, hash: None, keys: Vec::new(), outer: told.to_vec() };
+            let access = Access::Kept { inner: number, hash: None, keys: Vec::new(), outer: outer_values.to_vec() };
             return Candidate::new(SCORE_SCAN, access, Vec::new());
         };
         if let Access::Kept { inner, outer, .. } = &mut candidate.access {
-            (*inner, *outer) = (number, told.to_vec());
+            (*inner, *outer) = (number, outer_values.to_vec());
         }
         candidate
     }

@@ -8,7 +8,7 @@ use std::ops::Bound;
 
 use super::access::{Access, Candidate, Weight};
 use super::condition::{Condition, hashed_side};
-use super::known::{Coverage, ToldRange};
+use super::known::{CountedRange, Coverage};
 use super::planner::Planner;
 use super::points::Limit;
 use crate::catalog::ENTRIES_LEAST;
@@ -182,23 +182,23 @@ impl Planner<'_> {
     ) -> f64 {
         let rows = self.table_rows(table);
         let literals: Vec<Scalar<'_>> = equal.iter().map_while(literal).collect();
-        let is_told = literals.len() == equal.len()
+        let is_known = literals.len() == equal.len()
             && [from, to].into_iter().flatten().all(|limit| literal(&limit.value).is_some());
-        if is_told && (from.is_some() || to.is_some()) {
+        if is_known && (from.is_some() || to.is_some()) {
             let (low, high) = ends(&literals, from, to);
-            if let Some(told) = self.told(tree, &low, &high) {
-                return told;
+            if let Some(counted) = self.counted(tree, &low, &high) {
+                return counted;
             }
         }
         let first = match literals.len() {
             0 => None,
             _ => {
                 let (low, high) = ends(&literals, None, None);
-                self.told(tree, &low, &high)
+                self.counted(tree, &low, &high)
             }
         };
         let found = match first {
-            Some(told) => told * self.alike(tree, equal.len(), rows) / self.alike(tree, literals.len(), rows),
+            Some(counted) => counted * self.alike(tree, equal.len(), rows) / self.alike(tree, literals.len(), rows),
             None => self.alike(tree, equal.len(), rows),
         };
         let sides = i32::from(from.is_some()) + i32::from(to.is_some());
@@ -206,19 +206,19 @@ impl Planner<'_> {
     }
 
     /// The tree's estimate of a range, if the tree is large enough.
-    fn told(&self, tree: TreeId, low: &[u8], high: &[u8]) -> Option<f64> {
+    fn counted(&self, tree: TreeId, low: &[u8], high: &[u8]) -> Option<f64> {
         if low >= high && !high.is_empty() {
             return Some(1.0);
         }
         self.known.trees.get(&tree).filter(|count| count.entries >= ENTRIES_LEAST)?;
-        let is_it = |told: &&ToldRange| told.tree == tree && told.low == low && told.high == high;
-        if let Some(told) = self.known.told.borrow().iter().find(is_it) {
-            return Some(told.entries);
+        let is_it = |counted: &&CountedRange| counted.tree == tree && counted.low == low && counted.high == high;
+        if let Some(counted) = self.known.counted.borrow().iter().find(is_it) {
+            return Some(counted.entries);
         }
         let to = if high.is_empty() { Bound::Unbounded } else { Bound::Excluded(high) };
-        let told = self.catalog.counts.range(tree, KeyRange { from: Bound::Included(low), to })?;
-        let entries = (told as f64).max(1.0);
-        self.known.told.borrow_mut().push(ToldRange { tree, low: low.to_vec(), high: high.to_vec(), entries });
+        let counted = self.catalog.counts.range(tree, KeyRange { from: Bound::Included(low), to })?;
+        let entries = (counted as f64).max(1.0);
+        self.known.counted.borrow_mut().push(CountedRange { tree, low: low.to_vec(), high: high.to_vec(), entries });
         Some(entries)
     }
 
@@ -232,9 +232,9 @@ impl Planner<'_> {
             return rows;
         }
         if let (Some(low), Some(high)) = (key(from), key(to))
-            && let Some(told) = self.told(info.tree, &low, &high)
+            && let Some(counted) = self.counted(info.tree, &low, &high)
         {
-            return told;
+            return counted;
         }
         let sides = i32::from(from.is_some()) + i32::from(to.is_some());
         (rows * RANGE_SHARE.powi(sides)).max(1.0)

@@ -61,10 +61,10 @@ impl Planner<'_> {
         let info = self.info(source.table);
         // 5 and 5.0 are equal. A full scan returns the first of them in document order, an index the first in index order.
         let kind = info.field(&source.name).map_or(FieldKind::Any, |field| field.kind);
-        let is_told = info.key.field == source.name || matches!(kind, FieldKind::Integer | FieldKind::Text);
+        let is_typed = info.key.field == source.name || matches!(kind, FieldKind::Integer | FieldKind::Text);
         let mut indexes = info.indexes.iter().filter(|index| index.readiness.is_ready());
         let is_ordered = info.key.field == source.name || indexes.any(|index| index.fields.contains(&source.name));
-        (is_told && is_ordered).then_some((column, falling))
+        (is_typed && is_ordered).then_some((column, falling))
     }
 }
 

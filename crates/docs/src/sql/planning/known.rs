@@ -13,7 +13,7 @@ pub(super) struct Known {
     /// Counts of the trees that the query may read.
     pub(super) trees: HashMap<TreeId, TreeCount>,
     /// Ranges whose sizes were requested.
-    pub(super) told: RefCell<Vec<ToldRange>>,
+    pub(super) counted: RefCell<Vec<CountedRange>>,
     /// By table: the cost of reading the rows that pass its own predicates.
     pub(super) reading: Vec<OnceCell<f64>>,
     /// By table and index.
@@ -21,7 +21,7 @@ pub(super) struct Known {
 }
 
 /// The size of a range, estimated from its tree.
-pub(super) struct ToldRange {
+pub(super) struct CountedRange {
     pub(super) tree: TreeId,
     pub(super) low: Vec<u8>,
     pub(super) high: Vec<u8>,
@@ -42,6 +42,11 @@ impl Known {
         let trees =
             trees.flat_map(|info| std::iter::once(info.tree).chain(info.indexes.iter().map(|index| index.tree)));
         let reading = logical.tables.iter().map(|_| OnceCell::new()).collect();
-        Known { trees: catalog.counts.of_all(trees), told: RefCell::default(), reading, coverage: RefCell::default() }
+        Known {
+            trees: catalog.counts.of_all(trees),
+            counted: RefCell::default(),
+            reading,
+            coverage: RefCell::default(),
+        }
     }
 }

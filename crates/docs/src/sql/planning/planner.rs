@@ -509,8 +509,8 @@ impl Planner<'_> {
         }
         // An index key has the value, not its spelling. Only integers and texts have one spelling for each value.
         let kind = info.field(&column.name).map_or(FieldKind::Any, |field| field.kind);
-        let told = !column.inside && (!column.bare || matches!(kind, FieldKind::Integer | FieldKind::Text));
-        if let Some(place) = index.fields.iter().position(|field| *field == column.name).filter(|_| told) {
+        let is_typed = !column.inside && (!column.bare || matches!(kind, FieldKind::Integer | FieldKind::Text));
+        if let Some(place) = index.fields.iter().position(|field| *field == column.name).filter(|_| is_typed) {
             return FieldPlace::IndexKey(place);
         }
         match index.included.iter().position(|field| *field == column.name) {

@@ -179,11 +179,11 @@ fn check_groups(logical: &Logical, ordered: Option<Location>, body: Option<Locat
 
 fn check_distinct(logical: &Logical, ordered: Option<Location>) -> Result<(), SqlError> {
     let is_shown = |expr: &Expr| logical.outputs.iter().any(|output| output.expr == *expr);
-    let is_told = |expr: &Expr| match expr {
+    let is_known = |expr: &Expr| match expr {
         Expr::IsNull(inner) => is_shown(inner) || is_shown(expr),
         expr => is_shown(expr),
     };
-    if logical.order.iter().all(|(expr, _)| is_told(expr)) {
+    if logical.order.iter().all(|(expr, _)| is_known(expr)) {
         return Ok(());
     }
     let why = "with DISTINCT, pages are in the order of selected columns: other values may differ among equal rows";

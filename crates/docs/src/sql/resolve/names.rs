@@ -68,13 +68,13 @@ impl<'c> Resolver<'c> {
             }
             (None, Some(_)) if self.is_table_around(&first.value) && !self.declares(&first.value) => {
                 return match self.outer(idents, &more, at)? {
-                    Some(told) => Ok(told),
+                    Some(found) => Ok(found),
                     None => self.no_field(&first.value, &self.seen().collect::<Vec<_>>(), at),
                 };
             }
             (None, Some(_)) if self.field_unknown(&first.value) => {
-                if let Some(told) = self.outer(idents, &more, at)? {
-                    return Ok(told);
+                if let Some(found) = self.outer(idents, &more, at)? {
+                    return Ok(found);
                 }
                 return self.no_field(&first.value, &self.seen().collect::<Vec<_>>(), at);
             }
@@ -82,7 +82,7 @@ impl<'c> Resolver<'c> {
                 Unqualified::Alias(expr) => return Ok(expr),
                 Unqualified::Unknown => {
                     return match self.outer(idents, &more, at)? {
-                        Some(told) => Ok(told),
+                        Some(found) => Ok(found),
                         None => self.no_field(&first.value, &self.seen().collect::<Vec<_>>(), at),
                     };
                 }

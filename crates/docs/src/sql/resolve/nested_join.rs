@@ -134,7 +134,7 @@ impl<'c> Resolver<'c> {
         let behind = crossed.checked_shr(tables.end as u32).unwrap_or(0);
         logical.crossed = crossed & low_bits(tables.start) | behind.checked_shl(tables.start as u32 + 1).unwrap_or(0);
         move_columns(&mut logical.columns, &tables, &used, &mut member);
-        let outer = told(&mut member, &logical.outer);
+        let outer = outer_values(&mut member, &logical.outer);
         let fields = member.outputs.iter().map(|output| output.name.clone());
         let field = |name: String| FieldInfo { name, kind: FieldKind::Any, required: false };
         let info = Box::new(unstored(&alias, fields.map(field).collect()));
@@ -157,7 +157,7 @@ fn used_columns<'e>(logical: &Logical, beside: impl Iterator<Item = &'e Expr>, o
 }
 
 /// The outer values of the new subquery: all those of the enclosing query, if it uses any.
-fn told(member: &mut Logical, around: &[OuterField]) -> Vec<Expr> {
+fn outer_values(member: &mut Logical, around: &[OuterField]) -> Vec<Expr> {
     let mut has_outer = false;
     member.each_own(&mut |expr| has_outer |= expr.has_outer());
     if !has_outer {

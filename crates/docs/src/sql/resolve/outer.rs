@@ -119,10 +119,16 @@ impl<'c> Resolver<'c> {
             return invalid(&format!("a subquery is at most {AROUND_MAX} queries deep if it uses their fields"), at);
         }
         let kind = if steps.is_empty() { kind } else { (Affinity::None, false) };
-        Ok(Some(self.told(OuterField { idents: idents.to_vec(), steps: steps.to_vec(), at, kind, whole: false })))
+        Ok(Some(self.outer_field(OuterField {
+            idents: idents.to_vec(),
+            steps: steps.to_vec(),
+            at,
+            kind,
+            whole: false,
+        })))
     }
 
-    fn told(&mut self, field: OuterField) -> Expr {
+    fn outer_field(&mut self, field: OuterField) -> Expr {
         let outer = &mut self.logical.outer;
         let known = outer.iter().position(|known| known.is_same(&field.idents, &field.steps));
         Expr::Outer(known.unwrap_or_else(|| {
@@ -132,25 +138,25 @@ impl<'c> Resolver<'c> {
     }
 
     /// The outer values that this query passes to an inner one.
-    pub(super) fn tell(&mut self, number: usize, stands: Stands) -> Resolved<SubqueryUse> {
+    pub(super) fn use_of_subquery(&mut self, number: usize, stands: Stands) -> Resolved<SubqueryUse> {
         let fields = self.logical.inner[number].members.last().map(|member| member.outer.clone()).unwrap_or_default();
-        let outer = fields.into_iter().map(|field| self.value_told(field, stands)).collect::<Resolved<_>>()?;
+        let outer = fields.into_iter().map(|field| self.outer_value(field, stands)).collect::<Resolved<_>>()?;
         Ok(SubqueryUse { number, outer })
     }
 
-    fn value_told(&mut self, field: OuterField, stands: Stands) -> Resolved<Expr> {
+    fn outer_value(&mut self, field: OuterField, stands: Stands) -> Resolved<Expr> {
         let OuterField { at, whole, .. } = field;
-        let told = match stands {
-            Stands::From => self.told(field),
+        let outer_field = match stands {
+            Stands::From => self.outer_field(field),
             Stands::In(clause) => self.name(&field.idents, field.steps, clause)?,
         };
-        match told {
+        match outer_field {
             Expr::Column(column) => self.logical.columns[column].inside |= whole,
             Expr::Outer(place) => self.logical.outer[place].whole |= whole,
             Expr::Path(..) => {}
             _ => return not_yet("a name that AS gives in the enclosing query, inside a subquery", at),
         }
-        Ok(told)
+        Ok(outer_field)
     }
 
     /// Refuses an aggregate whose arguments are all outer values: in SQLite it belongs to the enclosing query.

@@ -49,7 +49,7 @@ impl<'c> Resolver<'c> {
             SetExpr::SetOperation { .. } => {
                 let parts = self.parts(&query.body, texts)?;
                 let number = self.add_inner(parts, query.span().start)?;
-                let outer = self.tell(number, Stands::From)?.outer;
+                let outer = self.use_of_subquery(number, Stands::From)?.outer;
                 self.add_derived((number, outer), String::new(), query.span().start)?;
                 self.wildcard(0, false, query.span().start)?;
             }
@@ -167,7 +167,7 @@ impl<'c> Resolver<'c> {
         self.inner_left = self.inner_left.saturating_sub(logical.inner_count());
         let number =
             self.add_inner(InnerQuery { members: vec![logical], combine: vec![Combine::Append], sought }, at)?;
-        self.tell(number, stands)
+        self.use_of_subquery(number, stands)
     }
 
     fn add_inner(&mut self, inner: InnerQuery, at: Location) -> Resolved<usize> {

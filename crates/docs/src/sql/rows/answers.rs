@@ -105,7 +105,7 @@ impl Answers {
     /// The key: fields as they are stored, because `5` and `5.0` may have different results.
     fn make_key(&mut self, outer: &[OuterValue<'_>]) {
         self.key.clear();
-        outer.iter().for_each(|told| sort::push_field(told.field, &mut self.key));
+        outer.iter().for_each(|value| sort::push_field(value.field, &mut self.key));
     }
 }
 

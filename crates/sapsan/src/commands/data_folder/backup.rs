@@ -69,11 +69,11 @@ fn follow(remote: &Remote, is_done: &Receiver<()>) {
     let bar = progress::entries(0);
     while is_done.recv_timeout(ASK_EVERY) == Err(RecvTimeoutError::Timeout) {
         // A failed request for the progress is ignored: only the answer to the backup counts.
-        let Ok((200, told)) = remote.ask("GET", "/_/backup", "") else { continue };
-        let told: serde_json::Value = serde_json::from_str(&told).unwrap_or_default();
-        bar.set_length(told["entries_total"].as_u64().unwrap_or(0));
-        bar.set_position(told["entries"].as_u64().unwrap_or(0));
-        bar.set_message(if told["verifying"] == true { "reading it back" } else { "copying" });
+        let Ok((200, progress)) = remote.ask("GET", "/_/backup", "") else { continue };
+        let progress: serde_json::Value = serde_json::from_str(&progress).unwrap_or_default();
+        bar.set_length(progress["entries_total"].as_u64().unwrap_or(0));
+        bar.set_position(progress["entries"].as_u64().unwrap_or(0));
+        bar.set_message(if progress["verifying"] == true { "reading it back" } else { "copying" });
     }
     bar.finish_and_clear();
 }

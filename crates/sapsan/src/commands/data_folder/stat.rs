@@ -14,14 +14,14 @@ pub(crate) fn run(arguments: &Stat) -> Outcome {
     if !Store::is_in(data) {
         return Err(format!("{} is no data folder", data.display()));
     }
-    let told = |error: engine::StoreError| format!("{}: {error}", data.display());
+    let error_of = |error: engine::StoreError| format!("{}: {error}", data.display());
     match Store::open(data, StoreOptions::default().keeping_changes()) {
         Ok((store, _)) => output::bytes(store.stat().to_string().as_bytes()),
         // It cannot be opened, but its files can be looked at.
         Err(error) if folder::is_read_only(&error) => {
-            output::bytes(Store::examine(data).map_err(told)?.to_string().as_bytes())
+            output::bytes(Store::examine(data).map_err(error_of)?.to_string().as_bytes())
         }
-        Err(error) => Err(told(error)),
+        Err(error) => Err(error_of(error)),
     }
 }
 

@@ -28,8 +28,8 @@ pub(crate) fn run(arguments: &Verify) -> Outcome {
         }
         None => {}
     }
-    let told = |error: engine::StoreError| format!("{}: {error}", data.display());
-    let found = Store::examine(data).map_err(told)?;
+    let error_of = |error: engine::StoreError| format!("{}: {error}", data.display());
+    let found = Store::examine(data).map_err(error_of)?;
     if !arguments.views || !found.is_clean() {
         output::bytes(found.to_string().as_bytes())?;
     }
@@ -56,8 +56,8 @@ pub(crate) fn run(arguments: &Verify) -> Outcome {
 fn views_of_server(remote: &Remote) -> Outcome {
     let ask = |method: &str, target: &str| -> Result<Json, String> {
         let (status, body) = remote.ask(method, target, "")?;
-        let told: Json = serde_json::from_str(&body).map_err(|_| format!("the server answers {status}: {body}"))?;
-        if status == 200 { Ok(told) } else { Err(format!("{target}: {}", told["detail"].as_str().unwrap_or(&body))) }
+        let reply: Json = serde_json::from_str(&body).map_err(|_| format!("the server answers {status}: {body}"))?;
+        if status == 200 { Ok(reply) } else { Err(format!("{target}: {}", reply["detail"].as_str().unwrap_or(&body))) }
     };
     let mut clean = true;
     for view in ask("GET", "/_/views")?.as_array().into_iter().flatten() {

@@ -45,12 +45,12 @@ fn load(config: &ServiceConfig, data: &Path, files: &[PathBuf], options: &Import
     let report = database.import(inputs, options, &|progress| show(&bar, progress));
     bar.finish_and_clear();
     let report = report.map_err(|error| error.to_string())?;
-    for record in &report.told {
+    for record in &report.listed {
         output::notice(format_args!("skipped {record}"));
     }
-    let untold = report.skipped - report.told.len() as u64;
-    if untold > 0 {
-        output::notice(format_args!("skipped {untold} more"));
+    let unlisted = report.skipped - report.listed.len() as u64;
+    if unlisted > 0 {
+        output::notice(format_args!("skipped {unlisted} more"));
     }
     let seconds = started.elapsed().as_secs_f64();
     let (documents, rate) = (report.documents, report.documents as f64 / seconds.max(1e-9));

@@ -109,7 +109,7 @@ impl TlsFiles {
             None => TlsServer::from_pem(cert, key, &[]),
             Some(roots) => TlsServer::from_pem_with_client_roots(cert, key, roots.as_bytes(), &[]),
         };
-        server.map_err(told_of_tls)
+        server.map_err(tls_error)
     }
 
     fn replace(&self, server: &TlsServer) -> Result<(), String> {
@@ -118,12 +118,12 @@ impl TlsFiles {
             None => server.replace(cert, key),
             Some(roots) => server.replace_with_client_roots(cert, key, roots.as_bytes()),
         };
-        replaced.map_err(told_of_tls)
+        replaced.map_err(tls_error)
     }
 }
 
 /// The error with the option whose file it is of.
-fn told_of_tls(error: CertificateError) -> String {
+fn tls_error(error: CertificateError) -> String {
     match error {
         CertificateError::Roots(_) => format!("--tls-client-ca: {error}"),
         _ => format!("--tls-cert, --tls-key: {error}"),

@@ -83,15 +83,15 @@ fn copy(reshard: &Reshard<'_>) -> Outcome {
 
 fn follow(reshard: &Reshard<'_>) -> Outcome {
     let bar = progress::keys(0);
-    let mut is_told = false;
+    let mut is_reported = false;
     let followed = reshard.follow(&mut |how| match how {
         Following::Copying(progress) => {
             bar.set_length(progress.keys);
             bar.set_position(progress.read);
         }
         Following::Behind(keys) => {
-            if !is_told {
-                is_told = true;
+            if !is_reported {
+                is_reported = true;
                 output::notice(
                     "all keys are copied. Changes are followed until Ctrl-C: end the writes to the source first",
                 );
@@ -114,10 +114,10 @@ fn verify(reshard: &Reshard<'_>) -> Outcome {
     if found.is_equal() {
         return output::line(format_args!("verified {} keys: the nodes have what the source has", found.keys));
     }
-    Err(told(&found))
+    Err(report(&found))
 }
 
-fn told(found: &Verified) -> String {
+fn report(found: &Verified) -> String {
     let key =
         |differing: &proxy::reshard::Differing| format!("  \"{}\" {}\n", differing.key.escape_ascii(), differing.how);
     let keys: String = found.differing.iter().map(key).collect();

@@ -9,8 +9,8 @@ pub(crate) fn run(arguments: &CheckConfig) -> Outcome {
     server::check(&config).map_err(|mistakes| mistakes.to_string())?;
     // Some mistakes are found only by opening: a trial in memory reports them.
     server::rehearse(&config).map_err(|mistakes| mistakes.to_string())?;
-    for told in unreachable_scopes(&config) {
-        output::notice(format_args!("note: {told}"));
+    for note in unreachable_scopes(&config) {
+        output::notice(format_args!("note: {note}"));
     }
     output::line(format_args!(
         "{}: {} collections, {} endpoints, no mistakes",

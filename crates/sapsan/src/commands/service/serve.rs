@@ -53,12 +53,12 @@ pub(super) fn end_on_signal(
         at_cut();
         std::process::exit(process::CUT_STATUS);
     });
-    let (told, is_told) = channel();
+    let (end, ended) = channel();
     std::thread::spawn(move || {
         output::notice("sapsan: draining; a second signal ends it at once");
         // It may have been given up.
-        let _ = told.send(());
+        let _ = end.send(());
     });
-    let _ = is_told.recv_timeout(NOTICE_WAIT);
+    let _ = ended.recv_timeout(NOTICE_WAIT);
     running.join().map_err(|error| format!("while ending: {error}"))
 }

@@ -206,7 +206,7 @@ impl Engine {
                     self.checkpoints.changed.notify_all();
                 }
                 state = self.checkpoints.wait_a_tick(state, TICK);
-                self.tell_lost_pages(&mut lost_pages);
+                self.report_lost_pages(&mut lost_pages);
                 if self.published.retired_len() > 0 {
                     self.published.reclaim();
                 }
@@ -220,10 +220,10 @@ impl Engine {
     }
 
     /// Logs the number of lost pages each time it has grown, so that a failing disk shows in the log.
-    fn tell_lost_pages(&self, told: &mut u64) {
+    fn report_lost_pages(&self, reported: &mut u64) {
         let lost = self.tree.lost_pages();
-        if lost > *told {
-            *told = lost;
+        if lost > *reported {
+            *reported = lost;
             tracing::error!(lost, "pages of the tree file could not be read: reads that need them fail");
         }
     }

@@ -266,7 +266,7 @@ impl Engine {
                 // `failure` is not compared, since each checkpoint clears it: on a full disk the same message would be
                 // repeated.
                 if outcome.is_err() != room.is_refusing() {
-                    tell(outcome.as_ref().err());
+                    log_change(outcome.as_ref().err());
                 }
                 state.failure = outcome.err();
                 room.is_refusing.store(state.failure.is_some(), Ordering::Release);
@@ -388,7 +388,7 @@ fn in_pages(number: u64) -> u32 {
     u32::try_from(number).unwrap_or(u32::MAX)
 }
 
-fn tell(failure: Option<&StoreError>) {
+fn log_change(failure: Option<&StoreError>) {
     match failure {
         Some(error) => tracing::error!(%error, "writes are refused until the disk has room for their checkpoint"),
         None => tracing::info!("the disk has room again: writes are taken"),

@@ -113,8 +113,8 @@ fn refuse_unless_empty(disk: &dyn Disk) -> Result<(), StoreError> {
     if names.iter().all(is_ours) {
         return Ok(());
     }
-    let told = "the folder is not empty; name one that is empty, or that does not exist yet";
-    let source = io::Error::new(io::ErrorKind::DirectoryNotEmpty, told);
+    let message = "the folder is not empty; name one that is empty, or that does not exist yet";
+    let source = io::Error::new(io::ErrorKind::DirectoryNotEmpty, message);
     Err(StoreError::Io { context: "make a data folder".to_string(), source })
 }
 

@@ -106,13 +106,13 @@ impl DirectReads {
         self.queue.begin();
     }
 
-    /// Calls `tell` for each read that has ended, with its slot (see [`Got::Later`]) and its result. A lookup that
+    /// Calls `report` for each read that has ended, with its slot (see [`Got::Later`]) and its result. A lookup that
     /// needs further pages is submitted by the next [`DirectReads::begin`].
-    pub fn ended(&mut self, tell: &mut dyn FnMut(usize, Result<ReadOutcome<'_>, StoreError>)) {
+    pub fn ended(&mut self, report: &mut dyn FnMut(usize, Result<ReadOutcome<'_>, StoreError>)) {
         self.queue.gather();
         while let Some((place, result)) = self.queue.next_ended() {
             let Some(lookup) = self.places.get_mut(place).and_then(Option::take) else { continue };
-            let outcome = match lookup.told(result, self.queue.bytes(place)) {
+            let outcome = match lookup.outcome_of(result, self.queue.bytes(place)) {
                 Ok(SearchOutcome::Found(value)) => Ok(ReadOutcome::Found(value)),
                 Ok(SearchOutcome::Further(part)) => {
                     if part.first() != lookup.part.first() && self.goes_on(place, part) {
@@ -123,7 +123,7 @@ impl DirectReads {
                 }
                 Err(error) => Err(error),
             };
-            tell(place, outcome);
+            report(place, outcome);
             self.idle.push(place);
         }
     }
@@ -138,7 +138,7 @@ impl DirectReads {
 impl Lookup {
     /// The result found in the bytes. If the read failed but a read through the map may succeed, returns the same part
     /// again.
-    fn told<'b>(&self, result: io::Result<usize>, bytes: &'b [u8]) -> Result<SearchOutcome<'b>, StoreError> {
+    fn outcome_of<'b>(&self, result: io::Result<usize>, bytes: &'b [u8]) -> Result<SearchOutcome<'b>, StoreError> {
         match result {
             Ok(count) if count == self.part.bytes() => {
                 self.view.go_on(&self.key, self.part, bytes.get(..count).unwrap_or_default())

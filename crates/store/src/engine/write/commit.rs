@@ -326,7 +326,7 @@ mod tests {
 
     struct Put {
         number: u8,
-        told: mpsc::Sender<Result<Commit, StoreError>>,
+        outcome: mpsc::Sender<Result<Commit, StoreError>>,
     }
 
     impl RetriableTransaction for Put {
@@ -336,7 +336,7 @@ mod tests {
         }
 
         fn finish(self: Box<Self>, outcome: Result<Commit, StoreError>) {
-            self.told.send(outcome).unwrap();
+            self.outcome.send(outcome).unwrap();
         }
     }
 
@@ -354,11 +354,11 @@ mod tests {
         };
         (0..3).for_each(|number| assert!(put(&store, number).is_ok()));
         let reader = store.reader().unwrap();
-        let (told, outcomes) = mpsc::channel();
+        let (outcome, outcomes) = mpsc::channel();
         {
             let mut writer = store.engine().hold_writer();
             for number in 100..100 + COUNT {
-                let transaction = Box::new(Put { number, told: told.clone() });
+                let transaction = Box::new(Put { number, outcome: outcome.clone() });
                 assert!(matches!(store.submit(&reader, transaction), Submit::Queued));
             }
             // The memtable accepts no version below its newest, so placing panics in the store's own assertion.
