@@ -216,6 +216,22 @@ fn every_way_to_write_renews_a_document() {
 }
 
 #[test]
+fn a_schema_that_permits_no_other_field_does_not_see_the_mark() {
+    let closed = "schema = { properties = { id = { type = \"integer\" } }, additionalProperties = false }\n";
+    let text = format!(
+        "[collections.items]\nkey = {{ field = \"id\", type = \"u32\" }}\nexpire = {{ after_seconds = 9 }}\n{closed}"
+    );
+    let (folder, now) = (tempfile::tempdir().unwrap(), Arc::new(AtomicI64::new(0)));
+    let service = Service { database: Some(open(folder.path(), &config(&text, &now))), now, folder };
+    service.write(Op::Insert { body: b"{\"id\":1}".to_vec() }).unwrap();
+    service.at_ms(5_000);
+    service.write(Op::Patch { key: key(1), patch: b"{}".to_vec() }).unwrap();
+    let refused = service.write(Op::Insert { body: b"{\"id\":2,\"x\":1}".to_vec() }).unwrap_err();
+    assert_eq!(refused.to_string(), "the field \"x\" is not allowed");
+    assert_eq!(service.rows("SELECT id FROM items"), "[{\"id\":1}]");
+}
+
+#[test]
 fn an_imported_document_goes_so_long_after_the_import() {
     for before in [0, 1] {
         let service = Service::new(Some(100));

@@ -130,6 +130,16 @@ fn a_schema_that_takes_more_is_taken_at_once() {
     assert_eq!(database.rules(), []);
     put(&database, "items", 5_000, ",\"x\":\"text\"").unwrap();
     drop(database);
+    // Beside a field with a keyword that only the general checker knows.
+    let with_tags =
+        |types: &str| with_schema(&format!("x = {{ type = {types} }}\ntags = {{ items = {{ pattern = \"^a\" }} }}"));
+    let database = open(folder.path(), &with_tags("[\"integer\", \"string\"]"));
+    settled(&database);
+    drop(database);
+    let database = open(folder.path(), &with_tags("[\"integer\", \"string\", \"null\"]"));
+    assert_eq!(database.rules(), []);
+    put(&database, "items", 5_000, ",\"x\":null").unwrap();
+    drop(database);
     // No schema at all.
     let database = open(folder.path(), ITEMS);
     assert_eq!(database.rules(), []);
@@ -144,6 +154,15 @@ fn a_schema_that_replaces_another_no_longer_heeds_that_one_when_it_is_in_force()
     settled(&database);
     drop(database);
     let database = open(folder.path(), &with_schema("x = { type = \"integer\", minimum = 0 }"));
+    if let Err(early) = put(&database, "items", 1, ",\"x\":10000") {
+        let why = early.to_string();
+        assert!(
+            why.ends_with(
+                "(by the schema in force; the new one replaces it when all stored documents are found to fit)"
+            ),
+            "{why}"
+        );
+    }
     assert_eq!(settled(&database).state, ReadinessState::Ready);
     put(&database, "items", 1, ",\"x\":10000").unwrap();
     assert!(invalid(&put(&database, "items", 1, ",\"x\":-1")));

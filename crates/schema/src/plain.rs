@@ -14,7 +14,7 @@ use super::promise::Promise;
 use super::row::{NAMES_MAX, Names, Row};
 use super::types::{ANY, ARRAY, BOOLEAN, INTEGER, NULL, OBJECT, REAL, STRING, type_names, types};
 
-const REMARKS: [&str; 5] = ["title", "description", "$comment", "default", "examples"];
+pub(super) const REMARKS: [&str; 5] = ["title", "description", "$comment", "default", "examples"];
 
 #[derive(Debug)]
 pub(crate) struct PlainRules {
@@ -105,7 +105,8 @@ impl PlainRules {
     fn check_unknown(&self, row: &Row<'_, '_>, names: &Names) -> Result<(), Misfit> {
         // Names after the schema's own are those of indexes and rules. A document with such a field has a field that the schema
         // does not name.
-        let extra = (self.rules.len()..names.len()).find(|&number| row.get(number).is_some());
+        let is_extra = |number: usize| row.get(number).is_some() && !names.is_mark(number);
+        let extra = (self.rules.len()..names.len()).find(|&number| is_extra(number));
         let unknown = match extra {
             Some(number) => Some(names.name(number).to_string()),
             None => row.unknown.map(|name| name.as_str().unwrap_or_default().into_owned()),
@@ -125,7 +126,7 @@ fn required_names(schema: &Map<String, Json>) -> Option<Vec<&str>> {
 }
 
 impl Rule {
-    fn compile(schema: &Json, required: bool) -> Option<Rule> {
+    pub(super) fn compile(schema: &Json, required: bool) -> Option<Rule> {
         let mut rule =
             Rule { required, types: ANY, values: None, min: None, max: None, length_min: 0, length_max: usize::MAX };
         for (keyword, value) in schema.as_object()? {

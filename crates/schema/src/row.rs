@@ -65,6 +65,11 @@ impl Names {
         &self.names[number]
     }
 
+    /// Whether a number is that of the document's mark, which is no field of its JSON.
+    pub(crate) fn is_mark(&self, number: usize) -> bool {
+        self.mark == Some(number)
+    }
+
     /// How many there are.
     pub fn len(&self) -> usize {
         self.names.len()

@@ -146,12 +146,22 @@ impl Breakers {
         self.count += 1;
     }
 
+    /// The message when all documents have been checked.
     fn message(&self) -> String {
+        self.message_of(&self.count.to_string(), "")
+    }
+
+    /// The message while other documents have still to be checked.
+    fn message_so_far(&self) -> String {
+        self.message_of(&format!("at least {}", self.count), "; the others are still being checked")
+    }
+
+    fn message_of(&self, count: &str, end: &str) -> String {
         if self.count < 2 {
-            return self.first.clone();
+            return format!("{}{end}", self.first);
         }
         let more = if self.count > self.keys.len() as u64 { ", …" } else { "" };
-        format!("{}; {} documents break it: {}{more}", self.first, self.count, self.keys.join(", "))
+        format!("{}; {count} documents break it: {}{more}{end}", self.first, self.keys.join(", "))
     }
 }
 
@@ -197,9 +207,12 @@ fn build(
             break;
         }
     }
-    for target in targets.iter().filter(|target| target.breakers.count > 1) {
+    for target in targets.iter().filter(|target| target.breakers.count > 0) {
         let why = target.breakers.message();
-        tracing::error!(collection = collection.info.name, why, "a change of the schema was refused");
+        if target.breakers.count > 1 {
+            tracing::error!(collection = collection.info.name, why, "a change of the schema was refused");
+        }
+        target.readiness.refuse(why);
     }
     refuse_without_index(collection);
     switch_in(core, targets)?;
@@ -244,7 +257,7 @@ fn enter(
             tracing::error!(collection = collection.info.name, why, "the change of the schema is refused");
         }
         target.breakers.add(key, why);
-        target.readiness.refuse(target.breakers.message());
+        target.readiness.refuse(target.breakers.message_so_far());
     }
     Ok(())
 }

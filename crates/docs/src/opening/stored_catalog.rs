@@ -217,10 +217,10 @@ struct Identity {
 
 impl Identity {
     /// Keeps the stored schema in force, unless the new one accepts every document that the stored one accepts.
-    fn announce_schema(&mut self, new: &Schema, stored: &Json, row: &mut Json) -> Result<(), DatabaseOpenError> {
+    fn announce_schema(&mut self, stored: &Json, row: &mut Json) -> Result<(), DatabaseOpenError> {
         let text = stored["schema"].as_str();
         let before = text.map(Schema::compile).transpose().map_err(DatabaseOpenError::Mismatch)?;
-        if !before.as_ref().is_some_and(|before| new.is_looser_than(before)) {
+        if !text.zip(row["schema"].as_str()).is_some_and(|(before, new)| schema::is_looser(new, before)) {
             row["schema"] = stored["schema"].clone();
             self.before = Some(before.zip(text.map(Arc::from)));
         }
@@ -354,8 +354,8 @@ impl<V: ReadView> Resolver<'_, V> {
         let has_schema = stored["schema"] != row["schema"];
         let has_expire = !row["expire"].is_null() && stored["expire"] != row["expire"];
         if self.config.builds_indexes_later {
-            if has_schema && let Some(schema) = schema {
-                identity.announce_schema(schema, &stored, &mut row)?;
+            if has_schema && schema.is_some() {
+                identity.announce_schema(&stored, &mut row)?;
             }
             if has_expire && let Some(expire) = &wanted.expire {
                 identity.announce_expire(wanted, expire, &stored, &mut row);

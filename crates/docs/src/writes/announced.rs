@@ -161,8 +161,23 @@ impl Collection {
             }
         }
         match &self.schema {
-            Some(schema) if !is_replaced => check_schema(schema, self, document, row),
+            Some(schema) if !is_replaced => {
+                check_schema(schema, self, document, row).map_err(|refused| self.with_announcement(refused))
+            }
             _ => Ok(()),
+        }
+    }
+
+    /// Adds to a misfit of the schema in force that another schema is about to replace it.
+    #[cold]
+    fn with_announcement(&self, refused: WriteError) -> WriteError {
+        let is_coming = |one: &Announced| matches!(one.rule, Rule::Schema(_)) && one.readiness.is_building();
+        match refused {
+            WriteError::Invalid { mut why, pointer } if self.announced.iter().any(is_coming) => {
+                why += " (by the schema in force; the new one replaces it when all stored documents are found to fit)";
+                WriteError::Invalid { why, pointer }
+            }
+            refused => refused,
         }
     }
 
