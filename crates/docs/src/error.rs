@@ -158,3 +158,8 @@ impl fmt::Display for WriteError {
 
 impl std::error::Error for ReadError {}
 impl std::error::Error for WriteError {}
+
+/// The names that may stand in the place of an unknown one, for a message.
+pub fn there_are(names: &[&str]) -> String {
+    if names.is_empty() { "there is none".to_owned() } else { format!("there are: {}", names.join(", ")) }
+}

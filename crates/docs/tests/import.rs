@@ -469,3 +469,22 @@ fn a_sample_gives_the_first_records_of_a_file_and_the_place_of_a_bad_one() {
     assert!(told.starts_with("a.ndjson, line 1: nested more than 128 levels deep at byte "), "{told}");
     assert_eq!(read("a.json", "7", 9), Err("a.json: byte 1: expected an array, or an object of arrays".into()));
 }
+
+#[test]
+fn records_without_keys_and_names_without_a_format_are_refused_with_what_to_do() {
+    let files = Files::new();
+    let text = "[collections.c]\nkey = { field = \"id\", type = \"u32\", generate = \"counter\" }\n";
+    let service = Service::new(&crate::service::config(text));
+    let hint = "an import makes no keys: give each record one, or send the records to /_/collections/NAME/bulk, which makes them";
+    let refused = |name: &str, text: &str| import(&service, vec![files.add(name, text)], &into("c")).unwrap_err();
+    assert_eq!(
+        refused("c.ndjson", "{\"id\":1}\n{\"a\":1}\n"),
+        format!("c.ndjson: @, line 2: /id: the key \"id\" is missing; {hint}")
+    );
+    assert_eq!(
+        refused("c.csv", "a,b\n1,2\n"),
+        format!("c.csv: the header line has no column \"id\", the key of c; it has: \"a\", \"b\"; {hint}")
+    );
+    let refused = refused("c.nd", "{\"id\":1}\n");
+    assert!(refused.contains("its name does not say the format") && refused.contains("--format"), "{refused}");
+}

@@ -219,7 +219,7 @@ fn a_time_to_expire_is_looked_at_before_anything_goes_by_it() {
             || database.rules()[0].state != ReadinessState::Building(0)
     );
     let ReadinessState::Refused(why) = settled(&database).state else { panic!("it is taken") };
-    assert!(why.starts_with("the stored document items/1: \"until\" is no time"), "{why}");
+    assert!(why.starts_with("the stored document items/1: \"soon\" is no time (\"until\")"), "{why}");
     // If the checking thread was faster, this document is stored.
     put(&database, "items", 3, "").unwrap();
     assert_eq!(database.expiring(), [], "nothing goes by a rule that is refused");

@@ -24,7 +24,7 @@ pub mod types;
 mod unfolding;
 
 pub use meter::{QUESTION_STEPS, Question, asking, within};
-pub use plain::pointer;
+pub use plain::{pointer, shown};
 pub use promise::{FieldPromise, PromisedKind};
 pub use row::{FieldNumbers, NAMES_MAX, Names, Row};
 

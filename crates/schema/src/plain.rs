@@ -335,7 +335,7 @@ fn length(value: &Json) -> Option<usize> {
 }
 
 /// The beginning of a value, for a message.
-fn shown(value: JsonValue<'_>) -> String {
+pub fn shown(value: JsonValue<'_>) -> String {
     const SHOWN_CHARACTERS_MAX: usize = 40;
     let text = String::from_utf8_lossy(value.raw());
     match text.char_indices().nth(SHOWN_CHARACTERS_MAX) {

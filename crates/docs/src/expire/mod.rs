@@ -140,7 +140,8 @@ pub(crate) fn check(name: &str, place: usize, row: &Row<'_, '_>) -> Result<(), W
         return Ok(());
     }
     let why = format!(
-        "\"{name}\" is no time: seconds since 1970, \"YYYY-MM-DD\" or \"YYYY-MM-DDTHH:MM:SSZ\" (with a fraction of a second or without)"
+        "{} is no time (\"{name}\"): seconds since 1970, \"YYYY-MM-DD\" or \"YYYY-MM-DDTHH:MM:SSZ\" (with a fraction of a second or without)",
+        schema::shown(value)
     );
     Err(WriteError::invalid(why, format!("/{name}")))
 }

@@ -21,7 +21,7 @@ use schema::types::{self, ANY, ARRAY, BOOLEAN, INTEGER, NULL, OBJECT, REAL, STRI
 use serde::de::IgnoredAny;
 use serde_json::Value as Json;
 
-use super::RECORD_BYTES_MAX;
+use super::{MAKES_NO_KEYS, RECORD_BYTES_MAX};
 use crate::catalog::CollectionInfo;
 use crate::encoding::KeyType;
 use crate::error::WriteError;
@@ -264,6 +264,7 @@ impl Columns {
                 [name] if name.contains([';', '\t']) && delimiter == b',' => {
                     "; the fields must be separated by commas (in a .tsv file by tabs)"
                 }
+                _ if info.key.generate.is_some() => MAKES_NO_KEYS,
                 _ => "",
             };
             return Err(format!(

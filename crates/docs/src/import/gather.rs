@@ -20,8 +20,8 @@ use super::encoded::Encoded;
 use super::input::{self, Content, Source};
 use super::split::{Batch, Format, Splitter};
 use super::{
-    BATCH_BYTES, BadRecord, FilePlace, ImportError, ImportOptions, ImportProgress, ImportReport, Input, OnError,
-    QUEUE_BATCHES, SKIPPED_LISTED_MAX, SORT_BYTES, THREADS_MAX,
+    BATCH_BYTES, BadRecord, FilePlace, ImportError, ImportOptions, ImportProgress, ImportReport, Input, MAKES_NO_KEYS,
+    OnError, QUEUE_BATCHES, SKIPPED_LISTED_MAX, SORT_BYTES, THREADS_MAX,
 };
 use crate::caught;
 use crate::database::{CollectionId, DocumentDatabase};
@@ -497,6 +497,11 @@ impl<'w, 'd> Worker<'w, 'd> {
             return Err(WriteError::invalid("the record cannot be read back", ""));
         };
         let key = &mut self.key;
+        let key_field = &collection.info.key;
+        if key_field.generate.is_some() && document.field(&key_field.field).is_none() {
+            let why = format!("the key \"{}\" is missing{MAKES_NO_KEYS}", key_field.field);
+            return Err(WriteError::invalid(why, format!("/{}", key_field.field)));
+        }
         collection.with_row(document, &mut self.shapes[number], |row| {
             let found = collection.check(document, row)?;
             let Some(found) = collection.info.key.kind.of_scalar(found.scalar()) else {

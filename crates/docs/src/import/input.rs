@@ -70,7 +70,9 @@ pub(super) fn open(input: Input, options: &ImportOptions, sources: &mut Vec<Sour
         return unpack(&name, file, sources).map_err(refused);
     }
     let named = options.format.map(Format::from).or_else(|| Format::of_extension(&extension));
-    let format = named.unwrap_or(Format::Json);
+    let format = named.ok_or_else(|| {
+        refused("its name does not say the format: end it in .json, .ndjson, .jsonl, .csv, .tsv or .zip, or name the format with --format".to_owned())
+    })?;
     sources.push(Source { name, format, bytes, content: Content::Stream(Box::new(file)) });
     Ok(())
 }

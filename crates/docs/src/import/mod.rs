@@ -52,6 +52,8 @@ pub const SORT_BYTES: usize = 128 << 20;
 pub const RECORD_BYTES_MAX: usize = binjson::TEXT_BYTES_MAX;
 /// Skipped records that are listed; further ones are only counted.
 pub const SKIPPED_LISTED_MAX: usize = 100;
+/// For records without a key of a collection that makes keys.
+const MAKES_NO_KEYS: &str = "; an import makes no keys: give each record one, or send the records to /_/collections/NAME/bulk, which makes them";
 /// Most threads.
 pub const THREADS_MAX: usize = 64;
 /// Most entries of a zip file.

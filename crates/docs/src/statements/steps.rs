@@ -14,6 +14,7 @@ use super::modification::Modification;
 use crate::catalog::Catalog;
 use crate::database::{CollectionId, DocumentDatabase};
 use crate::engine::{self, Within, WriteTransaction};
+use crate::error::there_are;
 use crate::sql::{
     Budget, ColumnType, JsonTypes, OwnedValue, ParameterUses, PreparedQuery, QueryError, RowList, RowSink, Scratch,
     SqlError, SqlErrorKind, Value,
@@ -265,7 +266,7 @@ impl Steps {
         }
         Err(SqlError {
             kind: SqlErrorKind::UnknownName,
-            message: format!("no value for :{name}; there are: {}", self.known().join(", ")),
+            message: format!("no value for :{name}; {}", there_are(&self.known())),
             line: 0,
             column: 0,
         })

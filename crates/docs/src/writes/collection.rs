@@ -8,7 +8,7 @@
 use std::sync::Arc;
 
 use binjson::{JsonValue, StoredDocument};
-use schema::Schema;
+use schema::{Schema, shown};
 
 use super::made_keys::Keys;
 use super::reference::{ReferencePlace, Referrer};
@@ -233,10 +233,10 @@ impl Collection {
         let field = &self.info.key.field;
         let why = match row.get(self.key) {
             None => format!("the key \"{field}\" is missing"),
-            Some(_) if self.info.key.kind == KeyType::String => {
-                format!("\"{field}\" is no key of type string: 1 to {KEY_BYTES_MAX} bytes of text")
+            Some(value) if self.info.key.kind == KeyType::String => {
+                format!("{} is no key of type string (\"{field}\"): 1 to {KEY_BYTES_MAX} bytes of text", shown(value))
             }
-            Some(_) => format!("\"{field}\" is no key of type {}", self.info.key.kind.name()),
+            Some(value) => format!("{} is no key of type {} (\"{field}\")", shown(value), self.info.key.kind.name()),
         };
         WriteError::invalid(why, format!("/{field}"))
     }

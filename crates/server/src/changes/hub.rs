@@ -51,7 +51,7 @@ impl std::fmt::Display for End {
             End::Gone { oldest } => {
                 write!(out, "these changes are kept no longer: read the collections, and go on from {oldest}")
             }
-            End::Stopping => out.write_str("the server stops; go on from `since`"),
+            End::Stopping => out.write_str("the server stops, or has read its file again; go on from `since`"),
             End::Failed(why) => write!(out, "the changes cannot be read: {why}"),
         }
     }

@@ -46,6 +46,10 @@ impl GuardConfig {
 
     /// The guard that an endpoint names.
     pub(super) fn named(item: &Item<'_>, guards: &[Arc<GuardConfig>]) -> Option<Arc<GuardConfig>> {
+        if guards.is_empty() {
+            item.mistake("the file has no guard of this name, nor any other", "the NAME of a table [guards.NAME]");
+            return None;
+        }
         let words: Vec<(&str, &Arc<GuardConfig>)> = guards.iter().map(|guard| (guard.name.as_str(), guard)).collect();
         item.word(&words).map(Arc::clone)
     }

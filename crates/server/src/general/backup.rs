@@ -13,6 +13,7 @@ use crate::failure::refusal;
 use crate::failure::{ErrorRules, Failure, FailureKind};
 use crate::maintenance::backups::{Backups, UnderWay};
 use crate::replies::media::JSON;
+use crate::requests::json_body;
 use crate::service::Service;
 use crate::threads::background;
 use docs::DocumentDatabase;
@@ -79,8 +80,7 @@ fn read(body: &[u8]) -> Result<String, Failure> {
     if body.len() > BODY_BYTES_MAX {
         return Err(Failure::new(FailureKind::TooLarge, format!("a body of over {BODY_BYTES_MAX} bytes")));
     }
-    let body: serde_json::Value =
-        serde_json::from_slice(body).map_err(|error| invalid(&format!("the body: {error}")))?;
+    let body = json_body::read(body).map_err(|why| invalid(&why))?;
     let name = match body.as_object() {
         Some(fields) if fields.len() == 1 => fields.get("to").and_then(|name| name.as_str()),
         _ => None,

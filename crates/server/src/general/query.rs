@@ -12,7 +12,7 @@ use crate::failure::refusal;
 use crate::failure::{ErrorRules, Failure, FailureKind};
 use crate::replies::media::RowFormat;
 use crate::replies::pipe;
-use crate::requests::params;
+use crate::requests::{json_body, params};
 use crate::service::Service;
 use crate::service::query_limits::QueryLimits;
 use crate::service::write;
@@ -84,8 +84,7 @@ fn admit(service: &Service, body: &[u8]) -> Result<Taken, Failure> {
 /// The statement, its parameters, and the requested page, if any.
 fn read(body: &[u8]) -> Result<(String, ParameterValues, Option<PageWanted>), Failure> {
     let invalid = |detail: String| Failure::new(FailureKind::Invalid, detail);
-    let body: serde_json::Value =
-        serde_json::from_slice(body).map_err(|error| invalid(format!("the body: {error}")))?;
+    let body = json_body::read(body).map_err(invalid)?;
     let serde_json::Value::Object(mut body) = body else {
         return Err(invalid("the body is no object; allowed: {\"sql\": …, \"params\": {…}}".to_owned()));
     };

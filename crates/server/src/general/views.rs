@@ -12,6 +12,7 @@ use crate::service::Service;
 use crate::service::query_limits::QueryLimits;
 use crate::threads::background;
 use crate::threads::client::ClientWatch;
+use docs::error::there_are;
 use docs::views::{ViewState, ViewStatus};
 use docs::{DocumentDatabase, ReadError};
 use http::{HttpRequest, Params, Reply, Status};
@@ -62,10 +63,7 @@ fn named(database: &DocumentDatabase, params: &Params<'_, '_>) -> Result<ViewSta
     let views = database.views();
     views.iter().find(|view| view.name == name).cloned().ok_or_else(|| {
         let known: Vec<&str> = views.iter().map(|view| view.name.as_str()).collect();
-        Failure::new(
-            FailureKind::NotFound,
-            format!("there is no view `{}`; there are: {}", echo(name), known.join(", ")),
-        )
+        Failure::new(FailureKind::NotFound, format!("there is no view `{}`; {}", echo(name), there_are(&known)))
     })
 }
 

@@ -4,6 +4,7 @@
 
 pub(crate) mod escape;
 pub(crate) mod header_params;
+pub(crate) mod json_body;
 pub(crate) mod lines;
 pub(crate) mod params;
 pub(crate) mod preconditions;
