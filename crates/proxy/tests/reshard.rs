@@ -7,7 +7,7 @@ use proxy::placement::Placement;
 use proxy::reshard::{CopyPlan, Following, Reshard, ReshardError};
 use resp::{Client, ClientSettings, Pipeline};
 
-use crate::nodes::{Program, is_there};
+use crate::nodes::{Program, address_of, is_there, start_proxy};
 
 /// A source and four nodes.
 struct Servers {
@@ -178,7 +178,47 @@ fn a_node_that_is_not_there_and_a_stop_are_told() {
     let address = gone.address.to_string();
     drop(gone);
     let error = Reshard::new(plan, &stop).copy(&mut |_| {}).unwrap_err();
-    assert!(error.to_string().contains(&format!("the node {address}: not sent: no connection")), "{error}");
+    assert!(error.to_string().starts_with(&format!("no connection to {address}: Connection refused")), "{error}");
+}
+
+#[test]
+fn a_node_that_is_the_source_or_another_node_is_refused_before_anything_is_written() {
+    let Some(servers) = Servers::start() else { return };
+    let (stop, whole) = (AtomicBool::new(false), servers.plan(0, false));
+    let mut source = Client::new(whole.source.clone());
+    fill(&mut source, 500);
+    Client::new(whole.nodes[0].clone()).command::<()>(("SET", "stranger", 1)).unwrap();
+    // The same server by another name.
+    let port = servers.source.address.port();
+    let renamed = ClientSettings::of(&format!("redis://localhost:{port}")).unwrap();
+    let proxy = start_proxy(&[servers.nodes[2].address, servers.nodes[3].address], |_| {});
+    let proxied = ClientSettings::of(&format!("redis://{}", address_of(&proxy))).unwrap();
+    let plans = [
+        (whole.source.clone(), [whole.nodes[0].clone(), whole.source.clone()], " is the source"),
+        (whole.source.clone(), [whole.nodes[0].clone(), renamed], " is the source"),
+        (whole.source.clone(), [whole.nodes[0].clone(), whole.nodes[0].clone()], " are one server"),
+        (proxied, [whole.nodes[0].clone(), whole.nodes[2].clone()], " is the source, or a part of it"),
+    ];
+    for (from, nodes, reason) in plans {
+        let placement = Placement::Crc32 { nodes: nodes.len() };
+        let plan = CopyPlan { source: from, nodes: nodes.to_vec(), placement, by_type: false };
+        let reshard = Reshard::new(plan, &stop);
+        let check = |error: Option<ReshardError>| {
+            let error = error.map(|error| error.to_string()).unwrap_or_default();
+            assert!(error.contains(reason), "{error}");
+        };
+        check(reshard.flush().err());
+        check(reshard.copy(&mut |_| {}).err());
+        check(reshard.follow(&mut |_| {}).err());
+    }
+    assert_eq!(source.command::<u64>("DBSIZE").unwrap(), 500);
+    assert_eq!(Client::new(whole.nodes[0].clone()).command::<u64>("DBSIZE").unwrap(), 1);
+    // Another database of the same server is another Redis.
+    let nodes = vec![ClientSettings { database: 1, ..whole.source.clone() }];
+    let plan = CopyPlan { nodes, placement: Placement::Crc32 { nodes: 1 }, ..whole };
+    assert_eq!(Reshard::new(plan, &stop).copy(&mut |_| {}).unwrap(), 500);
+    proxy.drain(Duration::ZERO);
+    proxy.join().unwrap();
 }
 
 /// Changes keys of all types until it is stopped; returns the number of changes.

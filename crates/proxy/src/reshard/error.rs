@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use resp::{ClientSettings, Endpoint};
+use resp::{ClientSettings, CommandError, Endpoint, NotSent};
 
 /// Why a resharding failed. Copied keys stay, and a new run copies everything again.
 #[derive(Debug)]
@@ -16,6 +16,25 @@ pub enum ReshardError {
         node: String,
         /// The error.
         error: resp::CommandError,
+    },
+    /// A server cannot be reached at the beginning, or does not answer.
+    Unanswered {
+        /// Its address.
+        address: String,
+        /// The error.
+        error: resp::CommandError,
+    },
+    /// A node is the source, or a part of it: copying would write what it reads.
+    SourceIsNode {
+        /// The node's address.
+        node: String,
+    },
+    /// Two nodes are one server: each would have the keys of both.
+    SameNode {
+        /// The address of one.
+        node: String,
+        /// The address of the other.
+        same: String,
     },
     /// A key whose type no command can copy, and whose dump the node refuses.
     Type {
@@ -51,6 +70,17 @@ impl fmt::Display for ReshardError {
         match self {
             ReshardError::Source(error) => write!(out, "the source: {error}"),
             ReshardError::Node { node, error } => write!(out, "the node {node}: {error}"),
+            ReshardError::Unanswered { address, error: CommandError::NotSent(NotSent::Connect(error)) } => {
+                write!(out, "no connection to {address}: {error}")
+            }
+            ReshardError::Unanswered { address, error } => write!(out, "{address} does not answer: {error}"),
+            ReshardError::SourceIsNode { node } => write!(
+                out,
+                "the node {node} is the source, or a part of it. Nothing was written: give nodes that are other servers"
+            ),
+            ReshardError::SameNode { node, same } => {
+                write!(out, "the nodes {same} and {node} are one server. Nothing was written: give each server once")
+            }
             ReshardError::Type { key, kind } => write!(
                 out,
                 "the key \"{}\" is of the type {kind}, which only RESTORE can write, and the node refuses the source's dump: give \

@@ -18,7 +18,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use resp::{Client, Subscriber, SubscriberEvent};
 
 use super::source::Source;
-use super::{Reshard, ReshardError, ReshardProgress};
+use super::{Reshard, ReshardError, ReshardProgress, servers};
 
 /// Largest number of changed keys that wait to be copied.
 const CHANGED_KEYS_MAX: usize = 1_000_000;
@@ -75,8 +75,10 @@ impl Reshard<'_> {
     /// were copied again.
     ///
     /// # Errors
-    /// The source or a node is unreachable, or refuses a command; the source cannot be configured to publish changes.
+    /// The source or a node is unreachable, or refuses a command; a node is the source, or two nodes are one server; the source
+    /// cannot be configured to publish changes.
     pub fn follow(&self, on_progress: &mut dyn FnMut(Following)) -> Result<u64, ReshardError> {
+        servers::check(&self.plan)?;
         let mut client = Client::new(self.plan.source.clone());
         let before = publish_changes(&mut client).map_err(ReshardError::NotFollowed)?;
         let followed = self.follow_published(&mut client, on_progress);
@@ -125,7 +127,7 @@ impl Reshard<'_> {
                 return Ok(again);
             }
             if heard.is_incomplete.swap(false, Ordering::AcqRel) {
-                inside.copy(&mut |progress| on_progress(Following::Copying(progress)))?;
+                inside.copy_all(&mut |progress| on_progress(Following::Copying(progress)))?;
                 inside.each_extra_key(|node, keys| node.command::<()>(("DEL", keys)))?;
                 continue;
             }
