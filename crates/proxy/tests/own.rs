@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::time::Duration;
 
-use crate::nodes::{Plain, Sharded, eventually, is_there};
+use crate::nodes::{Plain, Program, Sharded, eventually, is_there};
 
 #[track_caller]
 fn check(plain: &mut Plain, command: &str, reply: &str) {
@@ -41,6 +41,41 @@ fn a_transaction_runs_on_one_node() {
     assert!(plain.text(&["SET", &sharded.key_of(1), "1"]).starts_with("-ERR the keys of WATCH"));
     check(&mut plain, "EXEC", "-EXECABORT Transaction discarded because of previous errors.\r\n");
     check(&mut plain, &format!("EXISTS {}", sharded.key_of(0)), ":0\r\n");
+}
+
+/// Sends commands to a Redis and through the proxy, and compares the replies.
+#[track_caller]
+fn check_beside_redis(single: &mut Plain, proxied: &mut Plain, commands: &[&str]) {
+    for command in commands {
+        let words: Vec<&str> = command.split(' ').collect();
+        let (expected, got) = (single.text(&words), proxied.text(&words));
+        assert_eq!(got, expected, "{command:?} of {commands:?}");
+    }
+}
+
+#[test]
+fn a_command_that_the_proxy_refuses_fails_the_transaction_as_in_redis() {
+    if !is_there("redis-server") {
+        return;
+    }
+    let (redis, sharded) = (Program::redis(), Sharded::start(|_| {}));
+    let (mut single, mut proxied) = (Plain::connect(redis.address), sharded.connect());
+    for commands in [
+        &["MULTI", "GET", "SET k{0} 1", "EXEC", "GET k{0}"][..],
+        &["MULTI", "SET k{0} 1", "GET", "SET k{0} 2", "EXEC", "GET k{0}"],
+        &["MULTI", "NOSUCH k{0}", "SET k{0} 1", "EXEC", "GET k{0}"],
+        &["MULTI", "SET k{0} 1", "NOSUCH k{0}", "EXEC", "GET k{0}"],
+        &["WATCH k{0}", "MULTI", "GET", "EXEC", "EXEC"],
+        &["WATCH k{0}", "GET", "MULTI", "SET k{0} 1", "EXEC", "DEL k{0}"],
+        &["MULTI", "MSET k{0}", "SET k{0} 1", "EXEC", "GET k{0}"],
+        &["MULTI", "SET k{0} 1", "DISCARD x", "EXEC", "GET k{0}"],
+        &["MULTI", "SET k{0} 1", "EXEC x", "EXEC", "GET k{0}"],
+        &["MULTI", "EXEC x", "EXEC"],
+        &["EXEC x", "DISCARD x", "MULTI x", "EXEC"],
+        &["MULTI", "SET k{0} 1", "GET", "DISCARD", "MULTI", "SET k{0} 3", "EXEC", "GET k{0}"],
+    ] {
+        check_beside_redis(&mut single, &mut proxied, commands);
+    }
 }
 
 #[test]

@@ -11,7 +11,7 @@ use super::client::reply_queue::{WHOLE, written};
 use super::client::{Client, Mode, Replies};
 use super::expected::{Expected, Role};
 use super::slab::Key;
-use crate::commands::{Command, CommandId, CommandRequest, Handling, Local, Span};
+use crate::commands::{Command, CommandId, CommandRequest, Handling, Local, Span, TransactionCommand};
 
 /// Pause between two lines of the log about clients that speak HTTP.
 const HTTP_LOG_PAUSE_NS: u64 = 60_000_000_000;
@@ -118,16 +118,19 @@ impl Shard {
         }
         let Some(id) = self.table.find_request(&request) else {
             let text = unknown_command(&request);
-            return self.refuse(client, io, &text);
+            return self.reject(client, io, &text);
         };
         let command = self.table.get(id);
+        let handling = command.handling;
         if !command.takes(request.len() as u64) {
             let text = format!("ERR wrong number of arguments for '{}' command", command.name);
-            return self.refuse(client, io, text.as_bytes());
+            if handling == Handling::Transaction(TransactionCommand::Exec) {
+                return self.reject_exec(client, io, &text);
+            }
+            return self.reject(client, io, text.as_bytes());
         }
-        let handling = command.handling;
         if let Some(text) = not_now(client, command) {
-            return self.refuse(client, io, text.as_bytes());
+            return self.reject(client, io, text.as_bytes());
         }
         let order = Order { id, source, spans };
         if let Mode::Transaction(_) = client.mode {

@@ -2,7 +2,7 @@
 //!
 //! The first key determines the node: that of WATCH, or that of the first command after MULTI. The proxy answers MULTI itself and
 //! sends it when the node is known. A command with keys on another node is refused, and EXEC then fails, as in Redis after an
-//! invalid command. Between WATCH and MULTI, commands for the watched node use the reserved connection, others use shared ones.
+//! invalid command; so it does after a command that the proxy itself refuses as unknown or malformed. Between WATCH and MULTI, commands for the watched node use the reserved connection, others use shared ones.
 
 use reactor::Io;
 use resp::codec::write_command;
@@ -16,6 +16,7 @@ use super::expected::{Expected, Role};
 use super::slab::Key;
 use crate::commands::{Handling, Local, TransactionCommand};
 
+const QUEUED: &[u8] = b"+QUEUED\r\n";
 const ABORTED: &[u8] = b"EXECABORT Transaction discarded because of previous errors.";
 
 impl Shard {
@@ -147,8 +148,13 @@ impl Shard {
 
     /// A command after MULTI: the node queues it.
     fn queue_command(&mut self, client: &mut Client, io: &mut Io<'_>, order: &Order<'_>) -> Served {
-        if self.state(client).is_dirty {
+        if self.state(client).is_lost {
             return self.refuse(client, io, b"ERR the transaction has failed already: EXEC will say so");
+        }
+        if self.state(client).is_dirty {
+            // As Redis replies: EXEC says that the transaction has failed.
+            self.answer_bytes(client, io, QUEUED);
+            return Served::Done;
         }
         let link = match self.one_node(order, io) {
             Ok(node) => self.link_in_transaction(client, io, node).map(|link| (link, node)),
@@ -233,6 +239,12 @@ impl Shard {
 
     /// Answers EXEC after a refused command: nothing of the transaction is executed.
     fn fail_transaction(&mut self, client: &mut Client, io: &mut Io<'_>) -> Served {
+        self.discard(client, io);
+        self.refuse(client, io, ABORTED)
+    }
+
+    /// Ends the transaction, also on its node.
+    fn discard(&mut self, client: &mut Client, io: &mut Io<'_>) {
         match self.state(client).own {
             Some((node, link)) => {
                 self.send_unasked(client, io, (link, node), &["DISCARD"]);
@@ -240,7 +252,27 @@ impl Shard {
             }
             None => client.mode = Mode::Plain,
         }
-        self.refuse(client, io, ABORTED)
+    }
+
+    /// Refuses a request that is no command. After MULTI, EXEC then fails.
+    #[cold]
+    pub(super) fn reject(&mut self, client: &mut Client, io: &mut Io<'_>, text: &[u8]) -> Served {
+        if let Mode::Transaction(state) = &mut client.mode
+            && state.is_open
+        {
+            state.is_dirty = true;
+        }
+        self.refuse(client, io, text)
+    }
+
+    /// Refuses a malformed EXEC, which ends the transaction, as in Redis.
+    #[cold]
+    pub(super) fn reject_exec(&mut self, client: &mut Client, io: &mut Io<'_>, text: &str) -> Served {
+        if matches!(&client.mode, Mode::Transaction(state) if state.is_open) {
+            self.discard(client, io);
+        }
+        let reason = text.strip_prefix("ERR ").unwrap_or(text);
+        self.refuse(client, io, format!("EXECABORT Transaction discarded because of: {reason}").as_bytes())
     }
 }
 

@@ -11,6 +11,8 @@ pub(crate) struct TransactionState {
     pub(in crate::shard) is_open: bool,
     /// Whether a command was refused, or the connection broke: EXEC will fail.
     pub(in crate::shard) is_dirty: bool,
+    /// Whether the connection broke.
+    pub(in crate::shard) is_lost: bool,
 }
 
 impl TransactionState {
@@ -22,7 +24,7 @@ impl TransactionState {
     /// The connection to this node broke.
     pub(crate) fn lose_link(&mut self, node: u16) {
         if self.own.is_some_and(|(own, _)| own == node) {
-            (self.own, self.is_dirty) = (None, true);
+            (self.own, self.is_dirty, self.is_lost) = (None, true, true);
         }
     }
 }
