@@ -346,6 +346,9 @@ impl Shard {
             self.counters.stalled.add(1);
             tracing::info!(?reason, "a client was disconnected");
         }
+        if !client.holds.is_empty() {
+            self.note_stall(key);
+        }
         self.released.append(&mut client.holds);
         self.orphan_links(&mut client);
         self.wake_loop();
