@@ -1,10 +1,10 @@
 //! Resharding between real servers.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use proxy::placement::Placement;
-use proxy::reshard::{CopyPlan, Following, Reshard, ReshardError};
+use proxy::reshard::{CopyPlan, Following, Reshard, ReshardError, check_answers};
 use resp::{Client, ClientSettings, Pipeline};
 
 use crate::nodes::{Program, address_of, is_there, start_proxy};
@@ -179,6 +179,51 @@ fn a_node_that_is_not_there_and_a_stop_are_told() {
     drop(gone);
     let error = Reshard::new(plan, &stop).copy(&mut |_| {}).unwrap_err();
     assert!(error.to_string().starts_with(&format!("no connection to {address}: Connection refused")), "{error}");
+}
+
+#[test]
+fn a_server_that_cannot_be_reached_ends_a_run_at_once() {
+    let Some(servers) = Servers::start() else { return };
+    let (mut servers, never) = (servers, AtomicBool::new(false));
+    // The time that a command may take does not matter.
+    let mut plan = servers.plan(0, false);
+    plan.nodes.iter_mut().chain([&mut plan.source]).for_each(|server| server.timeout = Duration::from_secs(60));
+    fill(&mut Client::new(plan.source.clone()), 500);
+    let refused = ClientSettings::of("redis://127.0.0.1:1").unwrap();
+    let began = Instant::now();
+    for plan in [
+        CopyPlan { source: refused.clone(), ..plan.clone() },
+        CopyPlan {
+            nodes: vec![plan.nodes[0].clone(), refused],
+            placement: Placement::Crc32 { nodes: 2 },
+            ..plan.clone()
+        },
+    ] {
+        let reshard = Reshard::new(plan.clone(), &never);
+        let errors = [reshard.flush().err(), reshard.copy(&mut |_| {}).err(), reshard.follow(&mut |_| {}).err()];
+        for error in errors {
+            let error = error.map(|error| error.to_string()).unwrap_or_default();
+            assert!(error.starts_with("no connection to 127.0.0.1:1: Connection refused"), "{error}");
+        }
+        assert!(check_answers(&plan, Duration::from_millis(500)).is_err());
+    }
+    // A node that dies later.
+    let mut node = Some(servers.nodes.remove(3));
+    let error = Reshard::new(plan.clone(), &never).copy(&mut |_| drop(node.take())).unwrap_err();
+    assert!(error.to_string().contains(&address(&plan.nodes[3])), "{error}");
+    // A source that hangs.
+    let hanging = CopyPlan { nodes: plan.nodes[..3].to_vec(), placement: Placement::Crc32 { nodes: 3 }, ..plan };
+    assert!(check_answers(&hanging, Duration::from_secs(5)).is_ok());
+    servers.source.signal("STOP");
+    let error = check_answers(&hanging, Duration::from_millis(500)).unwrap_err();
+    assert!(error.to_string().contains("does not answer"), "{error}");
+    servers.source.signal("CONT");
+    assert!(began.elapsed() < Duration::from_secs(20), "{:?}", began.elapsed());
+}
+
+fn address(settings: &ClientSettings) -> String {
+    let resp::Endpoint::Tcp { host, port } = &settings.endpoint else { unreachable!("every server here has a port") };
+    format!("{host}:{port}")
 }
 
 #[test]

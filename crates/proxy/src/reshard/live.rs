@@ -79,7 +79,7 @@ impl Reshard<'_> {
     /// cannot be configured to publish changes.
     pub fn follow(&self, on_progress: &mut dyn FnMut(Following)) -> Result<u64, ReshardError> {
         servers::check(&self.plan)?;
-        let mut client = Client::new(self.plan.source.clone());
+        let mut client = servers::client(&self.plan.source);
         let before = publish_changes(&mut client).map_err(ReshardError::NotFollowed)?;
         let followed = self.follow_published(&mut client, on_progress);
         if let Some(before) = before {

@@ -31,6 +31,7 @@ use resp::ClientSettings;
 use crate::placement::Placement;
 pub use error::ReshardError;
 pub use live::Following;
+pub use servers::check_answers;
 use source::{Change, Source};
 pub use verify::{Differing, Verified};
 use writer::Writers;
@@ -85,7 +86,7 @@ impl<'s> Reshard<'s> {
     pub fn flush(&self) -> Result<(), ReshardError> {
         servers::check(&self.plan)?;
         for settings in &self.plan.nodes {
-            let mut node = resp::Client::new(settings.clone());
+            let mut node = servers::client(settings);
             node.command::<()>("FLUSHDB").map_err(|error| ReshardError::of_node(settings, error))?;
         }
         Ok(())

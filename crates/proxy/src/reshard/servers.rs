@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::time::Duration;
 
-use resp::{Client, ClientSettings, CommandError, Endpoint};
+use resp::{Client, ClientSettings, CommandError, Endpoint, ReplyValue};
 
 use super::error::address;
 use super::{CopyPlan, ReshardError};
@@ -17,8 +17,37 @@ const ANSWER_TIME_MAX: Duration = Duration::from_secs(5);
 /// The line of INFO before a server's `run_id`.
 const RUN_ID: &str = "run_id:";
 
+/// A client that connects in a single attempt. A server that cannot be reached ends the run at once; a lost connection is reopened.
+pub(super) fn client(settings: &ClientSettings) -> Client {
+    Client::new(connecting_once(settings, settings.timeout))
+}
+
+/// These settings with another time limit, and a pause before a second attempt to connect that is longer.
+fn connecting_once(settings: &ClientSettings, timeout: Duration) -> ClientSettings {
+    let pause = timeout.saturating_mul(4);
+    ClientSettings { timeout, backoff_min: pause, backoff_max: pause, ..settings.clone() }
+}
+
+/// Checks whether each server of a plan answers within a time.
+///
+/// # Errors
+/// [`ReshardError::Unanswered`] names the first that does not.
+pub fn check_answers(plan: &CopyPlan, time_max: Duration) -> Result<(), ReshardError> {
+    for settings in std::iter::once(&plan.source).chain(&plan.nodes) {
+        match Client::new(connecting_once(settings, time_max)).command::<ReplyValue>("PING") {
+            Ok(_) | Err(CommandError::Server(_)) => {}
+            Err(error) => return Err(unanswered(settings, error)),
+        }
+    }
+    Ok(())
+}
+
+fn unanswered(settings: &ClientSettings, error: CommandError) -> ReshardError {
+    ReshardError::Unanswered { address: address(&settings.endpoint), error }
+}
+
 /// A server, and the processes that answer there.
-pub(super) struct Server {
+struct Server {
     client: Client,
     run_ids: BTreeSet<String>,
 }
@@ -26,16 +55,8 @@ pub(super) struct Server {
 impl Server {
     /// Asks a server, in a single attempt, which processes it consists of.
     fn ask(settings: &ClientSettings) -> Result<Server, ReshardError> {
-        let timeout = ANSWER_TIME_MAX.min(settings.timeout);
-        // The pause before a second attempt is longer than a call may take.
-        let mut client = Client::new(ClientSettings {
-            timeout,
-            backoff_min: 4 * timeout,
-            backoff_max: 4 * timeout,
-            ..settings.clone()
-        });
-        let run_ids = run_ids(&mut client)
-            .map_err(|error| ReshardError::Unanswered { address: address(&settings.endpoint), error })?;
+        let mut client = Client::new(connecting_once(settings, ANSWER_TIME_MAX.min(settings.timeout)));
+        let run_ids = run_ids(&mut client).map_err(|error| unanswered(settings, error))?;
         Ok(Server { client, run_ids })
     }
 
