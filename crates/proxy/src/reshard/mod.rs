@@ -31,6 +31,7 @@ use resp::ClientSettings;
 use crate::placement::Placement;
 pub use error::ReshardError;
 pub use live::Following;
+use servers::Servers;
 pub use servers::check_answers;
 use source::{Change, Source};
 pub use verify::{Differing, Verified};
@@ -84,7 +85,7 @@ impl<'s> Reshard<'s> {
     /// # Errors
     /// A server is unreachable, or refuses the command; a node is the source, or two nodes are one server: then none is flushed.
     pub fn flush(&self) -> Result<(), ReshardError> {
-        servers::check(&self.plan)?;
+        Servers::ask(&self.plan)?;
         for settings in &self.plan.nodes {
             let mut node = servers::client(settings);
             node.command::<()>("FLUSHDB").map_err(|error| ReshardError::of_node(settings, error))?;
@@ -96,11 +97,13 @@ impl<'s> Reshard<'s> {
     /// meanwhile may or may not be copied. Returns the number of keys.
     ///
     /// # Errors
-    /// The source or a node is unreachable, or refuses a command; a node is the source, or two nodes are one server;
-    /// [`ReshardError::Stopped`]. Copied keys stay.
+    /// The source or a node is unreachable, or refuses a command; a node is the source, or two nodes are one server; a
+    /// server was restarted meanwhile; [`ReshardError::Stopped`]. Copied keys stay.
     pub fn copy(&self, on_progress: &mut dyn FnMut(ReshardProgress)) -> Result<u64, ReshardError> {
-        servers::check(&self.plan)?;
-        self.copy_all(on_progress)
+        let mut servers = Servers::ask(&self.plan)?;
+        let read = self.copy_all(on_progress)?;
+        servers.check()?;
+        Ok(read)
     }
 
     /// [`Reshard::copy`] between servers that have been checked.

@@ -46,6 +46,12 @@ fn unanswered(settings: &ClientSettings, error: CommandError) -> ReshardError {
     ReshardError::Unanswered { address: address(&settings.endpoint), error }
 }
 
+/// The servers of a plan, as they answered at the beginning.
+pub(super) struct Servers {
+    source: Server,
+    nodes: Vec<Server>,
+}
+
 /// A server, and the processes that answer there.
 struct Server {
     client: Client,
@@ -58,6 +64,19 @@ impl Server {
         let mut client = Client::new(connecting_once(settings, ANSWER_TIME_MAX.min(settings.timeout)));
         let run_ids = run_ids(&mut client).map_err(|error| unanswered(settings, error))?;
         Ok(Server { client, run_ids })
+    }
+
+    /// Whether another process answers than the last time. A server that gives no `run_id` is always taken to be the same.
+    fn has_changed(&mut self) -> Result<bool, ReshardError> {
+        let settings = self.settings().clone();
+        let now = run_ids(&mut self.client).map_err(|error| {
+            // The next attempt must not wait for the pause after this one.
+            self.client = Client::new(settings.clone());
+            unanswered(&settings, error)
+        })?;
+        let has_changed = now != self.run_ids;
+        self.run_ids = now;
+        Ok(has_changed)
     }
 
     fn settings(&self) -> &ClientSettings {
@@ -76,22 +95,37 @@ impl Server {
     }
 }
 
-/// Checks that every server answers, that no node is the source, and that no two nodes are one server.
-pub(super) fn check(plan: &CopyPlan) -> Result<(), ReshardError> {
-    let source = Server::ask(&plan.source)?;
-    let mut nodes: Vec<Server> = Vec::with_capacity(plan.nodes.len());
-    for settings in &plan.nodes {
-        let node = Server::ask(settings)?;
-        let name = address(&settings.endpoint);
-        if node.shares_keys(&source) {
-            return Err(ReshardError::SourceIsNode { node: name });
+impl Servers {
+    /// Asks every server; none of the nodes may be the source, and no two nodes one server.
+    pub(super) fn ask(plan: &CopyPlan) -> Result<Servers, ReshardError> {
+        let source = Server::ask(&plan.source)?;
+        let mut nodes: Vec<Server> = Vec::with_capacity(plan.nodes.len());
+        for settings in &plan.nodes {
+            let node = Server::ask(settings)?;
+            let name = address(&settings.endpoint);
+            if node.shares_keys(&source) {
+                return Err(ReshardError::SourceIsNode { node: name });
+            }
+            if let Some(same) = nodes.iter().find(|other| other.shares_keys(&node)) {
+                return Err(ReshardError::SameNode { node: name, same: address(&same.settings().endpoint) });
+            }
+            nodes.push(node);
         }
-        if let Some(same) = nodes.iter().find(|other| other.shares_keys(&node)) {
-            return Err(ReshardError::SameNode { node: name, same: address(&same.settings().endpoint) });
-        }
-        nodes.push(node);
+        Ok(Servers { source, nodes })
     }
-    Ok(())
+
+    /// Checks that they are still the same processes. A node's change is reported once.
+    pub(super) fn check(&mut self) -> Result<(), ReshardError> {
+        if self.source.has_changed()? {
+            return Err(ReshardError::SourceRestarted { source: address(&self.source.settings().endpoint) });
+        }
+        for node in &mut self.nodes {
+            if node.has_changed()? {
+                return Err(ReshardError::NodeRestarted { node: address(&node.settings().endpoint) });
+            }
+        }
+        Ok(())
+    }
 }
 
 /// The processes that answer; none if the server does not say.

@@ -108,7 +108,7 @@ fn copy(reshard: &Reshard<'_>) -> Outcome {
 
 fn follow(reshard: &Reshard<'_>) -> Outcome {
     let bar = progress::keys(0);
-    let mut is_reported = false;
+    let (mut is_reported, mut interrupted_by) = (false, None);
     let followed = reshard.follow(&mut |how| match how {
         Following::Copying(progress) => {
             bar.set_length(progress.keys);
@@ -122,6 +122,14 @@ fn follow(reshard: &Reshard<'_>) -> Outcome {
                 );
             }
             bar.set_message(format!("· following, {keys} changed keys behind"));
+        }
+        Following::Interrupted(reason) => {
+            if interrupted_by.as_ref() != Some(&reason) {
+                output::notice(format_args!(
+                    "sapsan: {reason}. Everything is copied again once all servers answer; Ctrl-C ends this"
+                ));
+                interrupted_by = Some(reason);
+            }
         }
     });
     bar.finish_and_clear();
