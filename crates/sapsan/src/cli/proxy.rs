@@ -115,7 +115,8 @@ pub(crate) struct LimitArguments {
     /// Most channels and patterns that one client subscribes to
     #[arg(long, value_name = "N")]
     pub(crate) subscriptions_max: Option<usize>,
-    /// Time after which a client is disconnected if it reads nothing of the replies that wait for it, in seconds
+    /// Time after which a client is disconnected if it reads less than 1 KB a second of the replies that wait for it, or keeps a node from
+    /// being read, in seconds
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     pub(crate) stall_max: Option<Duration>,
 }
