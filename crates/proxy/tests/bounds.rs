@@ -2,7 +2,7 @@
 //! are served.
 
 use std::io::Write;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::nodes::{Plain, Sharded, eventually, is_there};
 
@@ -26,6 +26,37 @@ fn a_client_that_never_reads_is_cut_and_holds_up_nobody_for_ever() {
     eventually("it is cut", || sharded.proxy().counters()[0].stalled.get() >= 1);
     writer.join().unwrap();
     assert_eq!(plain.text(&["STRLEN", "a{t}"]), ":1000000\r\n");
+}
+
+#[test]
+fn many_clients_that_never_read_hold_up_a_node_for_one_stall_together() {
+    if !is_there("redis-server") {
+        return;
+    }
+    const SILENT: usize = 8;
+    let stall_max = Duration::from_secs(2);
+    let sharded = Sharded::start(|config| config.limits.stall_max = stall_max);
+    let mut plain = sharded.connect();
+    assert_eq!(plain.text(&["SET", "a{t}", &"x".repeat(1_000_000)]), "+OK\r\n");
+    let get = |times| b"*2\r\n$3\r\nGET\r\n$4\r\na{t}\r\n".repeat(times);
+    let mut silent: Vec<Plain> = (0..SILENT).map(|_| sharded.connect()).collect();
+    silent.iter_mut().for_each(|silent| silent.write(&get(40)));
+    std::thread::sleep(Duration::from_millis(300));
+    // A client that reads gets all of its replies, however long they wait.
+    let mut reader = sharded.connect();
+    reader.write(&get(30));
+    let reading = std::thread::spawn(move || {
+        (0..30).for_each(|_| {
+            assert_eq!(reader.next_reply().len(), 1_000_012);
+            std::thread::sleep(Duration::from_millis(20));
+        });
+    });
+    let began = Instant::now();
+    assert_eq!(plain.text(&["STRLEN", "a{t}"]), ":1000000\r\n");
+    let waited = began.elapsed();
+    assert!(waited < 3 * stall_max, "{waited:?}");
+    reading.join().unwrap();
+    eventually("they are cut", || sharded.proxy().counters()[0].stalled.get() >= SILENT as u64);
 }
 
 #[test]

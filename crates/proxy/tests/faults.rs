@@ -4,6 +4,8 @@ use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
+use proxy::config::Password;
+
 use crate::nodes::{Plain, Program, Sharded, address_of, eventually, is_there, key_of, node, start_proxy};
 
 #[test]
@@ -232,4 +234,27 @@ fn a_request_that_is_passed_on_while_it_arrives_is_not_answered_where_replies_ar
     plain.send([&commands[0][..], &[b"SET", b"b{t}", &value], &commands[1][..], &[b"STRLEN", b"b{t}"]]);
     assert_eq!(plain.next_reply(), b"+OK\r\n");
     assert_eq!(plain.next_reply(), b":1000000\r\n");
+}
+
+#[test]
+fn a_client_that_speaks_http_is_disconnected_before_its_next_command() {
+    if !is_there("redis-server") {
+        return;
+    }
+    for password in [None, Some("secret")] {
+        let sharded = Sharded::start(|config| config.password = password.map(|text| Password(text.to_owned())));
+        let mut other = sharded.connect();
+        if password.is_some() {
+            assert_eq!(other.text(&["AUTH", "secret"]), "+OK\r\n");
+        }
+        let before =
+            ["POST / HTTP/1.1\r\n", "GET / HTTP/1.1\r\nHost: localhost\r\n\r\n", "hOsT: x\r\n", "*1\r\n$4\r\npost\r\n"];
+        for front in before {
+            let mut page = sharded.connect();
+            assert_eq!(other.text(&["SET", "a", "kept"]), "+OK\r\n");
+            page.write(format!("{front}AUTH secret\r\nFLUSHALL\r\nSET a stolen\r\n").as_bytes());
+            assert!(page.has_ended(), "{front:?}");
+            assert_eq!(other.text(&["GET", "a"]), "$4\r\nkept\r\n", "{front:?}");
+        }
+    }
 }

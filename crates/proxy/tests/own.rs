@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::time::Duration;
 
-use crate::nodes::{Plain, Sharded, eventually, is_there};
+use crate::nodes::{Plain, Program, Sharded, eventually, is_there};
 
 #[track_caller]
 fn check(plain: &mut Plain, command: &str, reply: &str) {
@@ -41,6 +41,84 @@ fn a_transaction_runs_on_one_node() {
     assert!(plain.text(&["SET", &sharded.key_of(1), "1"]).starts_with("-ERR the keys of WATCH"));
     check(&mut plain, "EXEC", "-EXECABORT Transaction discarded because of previous errors.\r\n");
     check(&mut plain, &format!("EXISTS {}", sharded.key_of(0)), ":0\r\n");
+}
+
+/// Sends commands to a Redis and through the proxy, and compares the replies.
+#[track_caller]
+fn check_beside_redis(single: &mut Plain, proxied: &mut Plain, commands: &[&str]) {
+    for command in commands {
+        let words: Vec<&str> = command.split(' ').collect();
+        let (expected, got) = (single.text(&words), proxied.text(&words));
+        assert_eq!(got, expected, "{command:?} of {commands:?}");
+    }
+}
+
+#[test]
+fn a_command_that_the_proxy_refuses_fails_the_transaction_as_in_redis() {
+    if !is_there("redis-server") {
+        return;
+    }
+    let (redis, sharded) = (Program::redis(), Sharded::start(|_| {}));
+    let (mut single, mut proxied) = (Plain::connect(redis.address), sharded.connect());
+    for commands in [
+        &["MULTI", "GET", "SET k{0} 1", "EXEC", "GET k{0}"][..],
+        &["MULTI", "SET k{0} 1", "GET", "SET k{0} 2", "EXEC", "GET k{0}"],
+        &["MULTI", "NOSUCH k{0}", "SET k{0} 1", "EXEC", "GET k{0}"],
+        &["MULTI", "SET k{0} 1", "NOSUCH k{0}", "EXEC", "GET k{0}"],
+        &["WATCH k{0}", "MULTI", "GET", "EXEC", "EXEC"],
+        &["WATCH k{0}", "GET", "MULTI", "SET k{0} 1", "EXEC", "DEL k{0}"],
+        &["MULTI", "MSET k{0}", "SET k{0} 1", "EXEC", "GET k{0}"],
+        &["MULTI", "SET k{0} 1", "DISCARD x", "EXEC", "GET k{0}"],
+        &["MULTI", "SET k{0} 1", "EXEC x", "EXEC", "GET k{0}"],
+        &["MULTI", "EXEC x", "EXEC"],
+        &["EXEC x", "DISCARD x", "MULTI x", "EXEC"],
+        &["MULTI", "SET k{0} 1", "GET", "DISCARD", "MULTI", "SET k{0} 3", "EXEC", "GET k{0}"],
+    ] {
+        check_beside_redis(&mut single, &mut proxied, commands);
+    }
+}
+
+#[test]
+fn commands_without_a_key_are_queued_on_the_node_of_a_transaction() {
+    if !is_there("redis-server") {
+        return;
+    }
+    let (redis, sharded) = (Program::redis(), Sharded::start(|_| {}));
+    for version in ["2", "3"] {
+        let (mut single, mut proxied) = (Plain::connect(redis.address), sharded.connect());
+        single.text(&["HELLO", version]);
+        proxied.text(&["HELLO", version]);
+        for commands in [
+            &["MULTI", "SET k{0} 1", "PING", "ECHO x", "SELECT 0", "UNWATCH", "PING a b", "EXEC"][..],
+            &["MULTI", "PING", "ECHO x", "SET k{0} 2", "GET k{0}", "EXEC", "GET k{0}"],
+            &["MULTI", "PING", "SELECT 0", "UNWATCH", "EXEC", "PING"],
+            &["MULTI", "PING", "DISCARD", "MULTI", "EXEC", "GET k{0}"],
+            &["MULTI", "PING", "GET", "EXEC", "PING"],
+            &["WATCH k{0}", "MULTI", "ECHO x", "EXEC"],
+            &["MULTI", "SET k{0} 3", "EVAL return{1,2} 0", "EXEC"],
+            &["MULTI", "SET k{0} 3", "PUBLISH k{0} x", "EXEC"],
+            &["SELECT 1", "MULTI", "SET k{0} 3", "SELECT 1", "EXEC", "SELECT 0", "GET k{0}"],
+        ] {
+            check_beside_redis(&mut single, &mut proxied, commands);
+        }
+        check(&mut proxied, "MULTI", "+OK\r\n");
+        check(&mut proxied, "SET k{0} 1", "+QUEUED\r\n");
+        check(&mut proxied, "TIME", "+QUEUED\r\n");
+        let replies = proxied.text(&["EXEC"]);
+        assert!(replies.starts_with("*2\r\n+OK\r\n*2\r\n$10\r\n"), "{replies}");
+        // What would need the client's own state, or all nodes, is refused, and EXEC fails.
+        for refused in ["CLIENT GETNAME", "SELECT 1", "DBSIZE", "EVAL return{1,2} 0", "SUBSCRIBE c"] {
+            check(&mut proxied, "MULTI", "+OK\r\n");
+            let words: Vec<&str> = refused.split(' ').collect();
+            assert!(proxied.text(&words).starts_with("-ERR '"), "{refused}");
+            check(&mut proxied, "EXEC", "-EXECABORT Transaction discarded because of previous errors.\r\n");
+        }
+    }
+    // What is held back is bounded.
+    let mut plain = sharded.connect();
+    check(&mut plain, "MULTI", "+OK\r\n");
+    assert!(plain.text(&["ECHO", &"x".repeat(2000)]).starts_with("-ERR give a command with a key"));
+    check(&mut plain, "EXEC", "-EXECABORT Transaction discarded because of previous errors.\r\n");
 }
 
 #[test]

@@ -1,13 +1,14 @@
 //! Resharding between real servers.
 
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use proxy::placement::Placement;
-use proxy::reshard::{CopyPlan, Following, Reshard, ReshardError};
+use proxy::reshard::{CopyPlan, Following, Reshard, ReshardError, check_answers};
 use resp::{Client, ClientSettings, Pipeline};
 
-use crate::nodes::{Program, is_there};
+use crate::nodes::{Program, address_of, eventually, is_there, start_proxy};
 
 /// A source and four nodes.
 struct Servers {
@@ -178,7 +179,187 @@ fn a_node_that_is_not_there_and_a_stop_are_told() {
     let address = gone.address.to_string();
     drop(gone);
     let error = Reshard::new(plan, &stop).copy(&mut |_| {}).unwrap_err();
-    assert!(error.to_string().contains(&format!("the node {address}: not sent: no connection")), "{error}");
+    assert!(error.to_string().starts_with(&format!("no connection to {address}: Connection refused")), "{error}");
+}
+
+/// Sets the stop when it is dropped, also by a failed test.
+struct Stopping<'s>(&'s AtomicBool);
+
+impl Drop for Stopping<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Release);
+    }
+}
+
+/// Follows the source, and calls `then` once all keys are copied, with the reasons of interruptions so far. Stops when it returns.
+fn follow_and(
+    plan: &CopyPlan,
+    then: impl FnOnce(&Mutex<Vec<String>>) + Send,
+    stop: &AtomicBool,
+) -> Result<u64, ReshardError> {
+    let (reasons, is_behind) = (Mutex::new(Vec::new()), AtomicBool::new(false));
+    std::thread::scope(|scope| {
+        let (reasons, is_behind) = (&reasons, &is_behind);
+        let following = scope.spawn(move || {
+            Reshard::new(plan.clone(), stop).follow(&mut |how| match how {
+                Following::Behind(_) => is_behind.store(true, Ordering::Release),
+                Following::Interrupted(reason) => reasons.lock().unwrap().push(reason),
+                Following::Copying(_) => {}
+            })
+        });
+        eventually("all is copied", || is_behind.load(Ordering::Acquire) || following.is_finished());
+        let stopping = Stopping(stop);
+        then(reasons);
+        drop(stopping);
+        following.join().unwrap()
+    })
+}
+
+#[test]
+fn a_node_that_is_restarted_while_changes_are_followed_is_noticed() {
+    let Some(mut servers) = Servers::start() else { return };
+    let (plan, stop, never) = (servers.plan(0, false), AtomicBool::new(false), AtomicBool::new(false));
+    fill(&mut Client::new(plan.source.clone()), 500);
+    let name = address(&plan.nodes[3]);
+    // Restarted before the stop: everything is copied again.
+    let mut old = Some(servers.nodes.pop().unwrap());
+    let mut new = None;
+    let followed = follow_and(
+        &plan,
+        |reasons| {
+            new = old.take().map(|node| Program::redis_at(node.kill()));
+            eventually("it is noticed", || reasons.lock().unwrap().iter().any(|reason| reason.contains(&name)));
+            let mut node = Client::new(plan.nodes[3].clone());
+            eventually("it has keys again", || node.command::<u64>("DBSIZE").unwrap() > 0);
+        },
+        &stop,
+    );
+    assert!(followed.is_ok(), "{followed:?}");
+    check_equal(&Reshard::new(plan.clone(), &never), 500);
+    // Restarted just before the stop: an error, or copied again.
+    stop.store(false, Ordering::Release);
+    let followed = follow_and(&plan, |_| new = new.take().map(|node| Program::redis_at(node.kill())), &stop);
+    match followed {
+        Ok(_) => check_equal(&Reshard::new(plan.clone(), &never), 500),
+        Err(error) => assert!(error.to_string().contains(&name), "{error}"),
+    }
+    // A copy that does not follow.
+    let error = Reshard::new(plan.clone(), &never).copy(&mut |progress| {
+        if progress.read == progress.keys {
+            new = new.take().map(|node| Program::redis_at(node.kill()));
+        }
+    });
+    assert!(error.as_ref().is_err_and(|error| error.to_string().contains(&name)), "{error:?}");
+}
+
+#[test]
+fn a_source_that_comes_back_empty_does_not_empty_the_nodes() {
+    let Some(servers) = Servers::start() else { return };
+    let (plan, stop) = (servers.plan(0, false), AtomicBool::new(false));
+    fill(&mut Client::new(plan.source.clone()), 500);
+    let Servers { source, nodes } = servers;
+    let mut new = None;
+    let followed = follow_and(
+        &plan,
+        |_| {
+            new = Some(Program::redis_at(source.kill()));
+            std::thread::sleep(Duration::from_secs(2));
+        },
+        &stop,
+    );
+    let error = followed.map_err(|error| error.to_string()).unwrap_err();
+    assert!(error.contains("was restarted or replaced"), "{error}");
+    let keys = plan.nodes.iter().map(|node| Client::new(node.clone()).command::<u64>("DBSIZE").unwrap());
+    assert_eq!(keys.sum::<u64>(), 500);
+    drop(nodes);
+}
+
+#[test]
+fn a_server_that_cannot_be_reached_ends_a_run_at_once() {
+    let Some(servers) = Servers::start() else { return };
+    let (mut servers, never) = (servers, AtomicBool::new(false));
+    // The time that a command may take does not matter.
+    let minute = Duration::from_secs(60);
+    let mut plan = servers.plan(0, false);
+    plan.nodes.iter_mut().chain([&mut plan.source]).for_each(|server| server.timeout = minute);
+    fill(&mut Client::new(plan.source.clone()), 500);
+    let refused = ClientSettings { timeout: minute, ..ClientSettings::of("redis://127.0.0.1:1").unwrap() };
+    let began = Instant::now();
+    for plan in [
+        CopyPlan { source: refused.clone(), ..plan.clone() },
+        CopyPlan {
+            nodes: vec![plan.nodes[0].clone(), refused],
+            placement: Placement::Crc32 { nodes: 2 },
+            ..plan.clone()
+        },
+    ] {
+        let reshard = Reshard::new(plan.clone(), &never);
+        let errors = [reshard.flush().err(), reshard.copy(&mut |_| {}).err(), reshard.follow(&mut |_| {}).err()];
+        for error in errors {
+            let error = error.map(|error| error.to_string()).unwrap_or_default();
+            assert!(error.starts_with("no connection to 127.0.0.1:1: Connection refused"), "{error}");
+        }
+        let error = reshard.verify(&mut |_| {}).unwrap_err().to_string();
+        assert!(error.contains("no connection: Connection refused"), "{error}");
+        assert!(check_answers(&plan, Duration::from_millis(500)).is_err());
+    }
+    // A node that dies later.
+    let mut node = Some(servers.nodes.remove(3));
+    let error = Reshard::new(plan.clone(), &never).copy(&mut |_| drop(node.take())).unwrap_err();
+    assert!(error.to_string().contains(&address(&plan.nodes[3])), "{error}");
+    // A source that hangs.
+    let hanging = CopyPlan { nodes: plan.nodes[..3].to_vec(), placement: Placement::Crc32 { nodes: 3 }, ..plan };
+    assert!(check_answers(&hanging, Duration::from_secs(5)).is_ok());
+    servers.source.signal("STOP");
+    let error = check_answers(&hanging, Duration::from_millis(500)).unwrap_err();
+    assert!(error.to_string().contains("does not answer"), "{error}");
+    servers.source.signal("CONT");
+    assert!(began.elapsed() < Duration::from_secs(20), "{:?}", began.elapsed());
+}
+
+fn address(settings: &ClientSettings) -> String {
+    let resp::Endpoint::Tcp { host, port } = &settings.endpoint else { unreachable!("every server here has a port") };
+    format!("{host}:{port}")
+}
+
+#[test]
+fn a_node_that_is_the_source_or_another_node_is_refused_before_anything_is_written() {
+    let Some(servers) = Servers::start() else { return };
+    let (stop, whole) = (AtomicBool::new(false), servers.plan(0, false));
+    let mut source = Client::new(whole.source.clone());
+    fill(&mut source, 500);
+    Client::new(whole.nodes[0].clone()).command::<()>(("SET", "stranger", 1)).unwrap();
+    // The same server by another name.
+    let port = servers.source.address.port();
+    let renamed = ClientSettings::of(&format!("redis://localhost:{port}")).unwrap();
+    let proxy = start_proxy(&[servers.nodes[2].address, servers.nodes[3].address], |_| {});
+    let proxied = ClientSettings::of(&format!("redis://{}", address_of(&proxy))).unwrap();
+    let plans = [
+        (whole.source.clone(), [whole.nodes[0].clone(), whole.source.clone()], " is the source"),
+        (whole.source.clone(), [whole.nodes[0].clone(), renamed], " is the source"),
+        (whole.source.clone(), [whole.nodes[0].clone(), whole.nodes[0].clone()], " are one server"),
+        (proxied, [whole.nodes[0].clone(), whole.nodes[2].clone()], " is the source, or a part of it"),
+    ];
+    for (from, nodes, reason) in plans {
+        let placement = Placement::Crc32 { nodes: nodes.len() };
+        let plan = CopyPlan { source: from, nodes: nodes.to_vec(), placement, by_type: false };
+        let reshard = Reshard::new(plan, &stop);
+        let check = |error: Option<ReshardError>| {
+            let error = error.map(|error| error.to_string()).unwrap_or_default();
+            assert!(error.contains(reason), "{error}");
+        };
+        check(reshard.flush().err());
+        check(reshard.copy(&mut |_| {}).err());
+        check(reshard.follow(&mut |_| {}).err());
+    }
+    assert_eq!(source.command::<u64>("DBSIZE").unwrap(), 500);
+    assert_eq!(Client::new(whole.nodes[0].clone()).command::<u64>("DBSIZE").unwrap(), 1);
+    // Another database of the same server is another Redis.
+    let nodes = vec![ClientSettings { database: 1, ..whole.source.clone() }];
+    let plan = CopyPlan { nodes, placement: Placement::Crc32 { nodes: 1 }, ..whole };
+    assert_eq!(Reshard::new(plan, &stop).copy(&mut |_| {}).unwrap(), 500);
+    proxy.drain(Duration::ZERO);
+    proxy.join().unwrap();
 }
 
 /// Changes keys of all types until it is stopped; returns the number of changes.

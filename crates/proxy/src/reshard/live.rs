@@ -6,6 +6,10 @@
 //! message arrives, all of them have been received. Changes of different keys reach the nodes in any order, so a read from the
 //! nodes before the end may see one change without an earlier change of another key.
 //!
+//! A node that was restarted may have lost what was copied to it. `run_id` of INFO shows it ([`super::servers`]): everything is copied
+//! again, as after a lost connection; after the stop it is an error instead. A source that was restarted is an error too: it may have
+//! lost its keys and its setting.
+//!
 //! The source publishes nothing for FLUSHDB, FLUSHALL and SWAPDB: they are not followed. If messages are lost, because the source
 //! closed the connection or too many keys changed ([`CHANGED_KEYS_MAX`]), all keys are copied again, and keys that the source
 //! does not have are removed from the nodes.
@@ -17,8 +21,9 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use resp::{Client, Subscriber, SubscriberEvent};
 
+use super::servers::Servers;
 use super::source::Source;
-use super::{Reshard, ReshardError, ReshardProgress};
+use super::{Reshard, ReshardError, ReshardProgress, servers};
 
 /// Largest number of changed keys that wait to be copied.
 const CHANGED_KEYS_MAX: usize = 1_000_000;
@@ -30,13 +35,20 @@ const MESSAGE_TIME_MAX: Duration = Duration::from_secs(30);
 const SETTING: &str = "notify-keyspace-events";
 const WANTED: &str = "EA";
 
+/// Interval of the checks that the servers are still the same processes.
+const CHECK_EVERY: Duration = Duration::from_secs(1);
+/// Pause before another attempt after a lost connection.
+const INTERRUPTION_PAUSE: Duration = Duration::from_millis(200);
+
 /// How far the nodes lag behind.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Following {
     /// All keys are being copied: at the beginning, or after messages were lost.
     Copying(ReshardProgress),
     /// This many changed keys wait to be copied.
     Behind(u64),
+    /// A connection broke, or a node was restarted, for this reason: everything is copied again, as soon as all servers can be reached.
+    Interrupted(String),
 }
 
 /// What the source has published.
@@ -75,12 +87,15 @@ impl Reshard<'_> {
     /// were copied again.
     ///
     /// # Errors
-    /// The source or a node is unreachable, or refuses a command; the source cannot be configured to publish changes.
+    /// The source or a node is unreachable, or refuses a command; a node is the source, or two nodes are one server; the source
+    /// cannot be configured to publish changes, or was restarted; a node was restarted after the stop.
     pub fn follow(&self, on_progress: &mut dyn FnMut(Following)) -> Result<u64, ReshardError> {
-        let mut client = Client::new(self.plan.source.clone());
+        let mut servers = Servers::ask(&self.plan)?;
+        let mut client = servers::client(&self.plan.source);
         let before = publish_changes(&mut client).map_err(ReshardError::NotFollowed)?;
-        let followed = self.follow_published(&mut client, on_progress);
+        let followed = self.follow_published(&mut client, &mut servers, on_progress);
         if let Some(before) = before {
+            let mut client = servers::client(&self.plan.source);
             // The outcome of the copy is known already. A source that is unreachable keeps the setting, at a small cost for it.
             let _ = client.command::<()>(("CONFIG", "SET", SETTING, before));
         }
@@ -90,6 +105,7 @@ impl Reshard<'_> {
     fn follow_published(
         &self,
         client: &mut Client,
+        servers: &mut Servers,
         on_progress: &mut dyn FnMut(Following),
     ) -> Result<u64, ReshardError> {
         let events = format!("__keyevent@{}__:", self.plan.source.database);
@@ -100,32 +116,65 @@ impl Reshard<'_> {
         let heard = Heard::default();
         std::thread::scope(|scope| {
             let listener = scope.spawn(|| listen(&mut subscriber, last.as_bytes(), &heard));
-            let copied = self.copy_changes(client, &last, &heard, on_progress, || listener.is_finished());
+            let copied = self.copy_changes(client, servers, (&last, &heard), on_progress, &|| listener.is_finished());
             heard.is_over.store(true, Ordering::Release);
             let listened = listener.join().unwrap_or(Err(ReshardError::Panicked));
             listened.and(copied)
         })
     }
 
+    /// Copies changes until the last message. After a lost connection or the restart of a node, everything is copied again.
     fn copy_changes(
         &self,
         client: &mut Client,
-        last: &str,
-        heard: &Heard,
+        servers: &mut Servers,
+        (last, heard): (&str, &Heard),
         on_progress: &mut dyn FnMut(Following),
-        is_deaf: impl Fn() -> bool,
+        is_deaf: &dyn Fn() -> bool,
     ) -> Result<u64, ReshardError> {
+        let mut again = 0;
+        loop {
+            let copied = self.copy_connected(client, servers, (last, heard), on_progress, (&mut again, is_deaf));
+            let Err(error) = copied else { return Ok(again) };
+            let may_pass = error.is_lost_connection() || matches!(error, ReshardError::NodeRestarted { .. });
+            if !may_pass || self.stop.load(Ordering::Relaxed) || is_deaf() {
+                return Err(error);
+            }
+            on_progress(Following::Interrupted(error.to_string()));
+            *client = servers::client(&self.plan.source);
+            heard.is_incomplete.store(true, Ordering::Release);
+            std::thread::sleep(INTERRUPTION_PAUSE);
+        }
+    }
+
+    /// Copies changes until the last message, while all servers can be reached.
+    fn copy_connected(
+        &self,
+        client: &mut Client,
+        servers: &mut Servers,
+        (last, heard): (&str, &Heard),
+        on_progress: &mut dyn FnMut(Following),
+        (again, is_deaf): (&mut u64, &dyn Fn() -> bool),
+    ) -> Result<(), ReshardError> {
         let never = AtomicBool::new(false);
         // The parts of this loop run to their end: only the loop itself obeys `stop`.
         let inside = Reshard { plan: self.plan.clone(), stop: &never };
-        let (mut source, mut again) = (Source::new(&self.plan.source), 0);
-        let mut asked_at: Option<Instant> = None;
+        let mut source = Source::new(&self.plan.source);
+        let (mut asked_at, mut checked_at): (Option<Instant>, Option<Instant>) = (None, None);
         loop {
             if is_deaf() {
-                return Ok(again);
+                return Ok(());
+            }
+            // Also before keys are removed from the nodes because the source does not have them.
+            let is_incomplete = heard.is_incomplete.load(Ordering::Acquire);
+            if is_incomplete || checked_at.is_none_or(|checked| checked.elapsed() >= CHECK_EVERY) {
+                servers.check()?;
+                checked_at = Some(Instant::now());
             }
             if heard.is_incomplete.swap(false, Ordering::AcqRel) {
-                inside.copy(&mut |progress| on_progress(Following::Copying(progress)))?;
+                inside.copy_all(&mut |progress| on_progress(Following::Copying(progress)))?;
+                // An emptied source that was restarted meanwhile must not empty the nodes.
+                servers.check()?;
                 inside.each_extra_key(|node, keys| node.command::<()>(("DEL", keys)))?;
                 continue;
             }
@@ -136,11 +185,12 @@ impl Reshard<'_> {
             if keys.is_empty() && !is_last {
                 std::thread::sleep(PAUSE);
             } else {
-                again += keys.len() as u64;
+                *again += keys.len() as u64;
                 inside.with_writers(|writers| inside.copy_keys(&mut source, keys, writers, &mut |_, _| {}))?;
             }
             if is_last {
-                return Ok(again);
+                // What was copied before is there only if no node has been restarted.
+                return servers.check();
             }
             if asked_at.is_none() && self.stop.load(Ordering::Relaxed) && heard.is_heard.load(Ordering::Acquire) {
                 client.command::<()>(("PUBLISH", last, "")).map_err(ReshardError::Source)?;

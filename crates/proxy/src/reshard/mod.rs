@@ -8,6 +8,8 @@
 //! - A key that is copied again is overwritten, so a run that was stopped is repeated from its beginning.
 //! - If a node refuses the source's dump (versions differ in their formats), the value is copied with the commands of its type
 //!   ([`by_type`]).
+//! - A node that is the source, or a part of it, is refused before anything is written ([`servers`]): a copy would overwrite newer values,
+//!   and FLUSHDB would remove what is to be copied.
 //! - [`Reshard::verify`] compares every key, and finds keys that the source does not have; it also ends at a stop.
 //! - [`Reshard::follow`] copies changes that happen meanwhile; see there for its guarantee.
 //!
@@ -16,6 +18,7 @@
 mod by_type;
 mod error;
 mod live;
+mod servers;
 mod source;
 mod verify;
 mod writer;
@@ -28,6 +31,8 @@ use resp::ClientSettings;
 use crate::placement::Placement;
 pub use error::ReshardError;
 pub use live::Following;
+use servers::Servers;
+pub use servers::check_answers;
 use source::{Change, Source};
 pub use verify::{Differing, Verified};
 use writer::Writers;
@@ -78,10 +83,11 @@ impl<'s> Reshard<'s> {
     /// Removes all keys of the database on every node.
     ///
     /// # Errors
-    /// A node is unreachable, or refuses the command.
+    /// A server is unreachable, or refuses the command; a node is the source, or two nodes are one server: then none is flushed.
     pub fn flush(&self) -> Result<(), ReshardError> {
+        Servers::ask(&self.plan)?;
         for settings in &self.plan.nodes {
-            let mut node = resp::Client::new(settings.clone());
+            let mut node = servers::client(settings);
             node.command::<()>("FLUSHDB").map_err(|error| ReshardError::of_node(settings, error))?;
         }
         Ok(())
@@ -91,8 +97,17 @@ impl<'s> Reshard<'s> {
     /// meanwhile may or may not be copied. Returns the number of keys.
     ///
     /// # Errors
-    /// The source or a node is unreachable, or refuses a command; [`ReshardError::Stopped`]. Copied keys stay.
+    /// The source or a node is unreachable, or refuses a command; a node is the source, or two nodes are one server; a
+    /// server was restarted meanwhile; [`ReshardError::Stopped`]. Copied keys stay.
     pub fn copy(&self, on_progress: &mut dyn FnMut(ReshardProgress)) -> Result<u64, ReshardError> {
+        let mut servers = Servers::ask(&self.plan)?;
+        let read = self.copy_all(on_progress)?;
+        servers.check()?;
+        Ok(read)
+    }
+
+    /// [`Reshard::copy`] between servers that have been checked.
+    fn copy_all(&self, on_progress: &mut dyn FnMut(ReshardProgress)) -> Result<u64, ReshardError> {
         let mut source = Source::new(&self.plan.source);
         let mut progress = ReshardProgress { keys: source.count()?, ..ReshardProgress::default() };
         self.with_writers(|writers| {

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use resp::{Client, ClientSettings, Pipeline, ReplyValue};
 
-use super::{CHUNK_BYTES, CHUNK_KEYS_MAX, ReshardError};
+use super::{CHUNK_BYTES, CHUNK_KEYS_MAX, ReshardError, servers};
 
 /// Approximate number of keys per SCAN.
 const SCAN_COUNT: usize = 1_000;
@@ -66,7 +66,7 @@ pub(super) struct Source {
 
 impl Source {
     pub(super) fn new(settings: &ClientSettings) -> Source {
-        Source { client: Client::new(settings.clone()), chunk_keys: CHUNK_KEYS_MAX / 10 }
+        Source { client: servers::client(settings), chunk_keys: CHUNK_KEYS_MAX / 10 }
     }
 
     /// Number of keys of the database.

@@ -7,7 +7,7 @@
 use resp::{Client, ClientSettings, Pipeline, ReplyValue};
 
 use super::source::{Change, Content, Expiry, Source};
-use super::{Reshard, ReshardError};
+use super::{Reshard, ReshardError, servers};
 
 /// Largest number of keys that are reported by name.
 const LISTED_MAX: usize = 20;
@@ -63,7 +63,7 @@ struct Compared<'s> {
 
 impl<'s> Compared<'s> {
     fn new(settings: &'s ClientSettings) -> Compared<'s> {
-        Compared { settings, dumps: Source::new(settings), values: Client::new(settings.clone()) }
+        Compared { settings, dumps: Source::new(settings), values: servers::client(settings) }
     }
 
     /// Reads a key with the commands of its type, from the source and from this node.
@@ -93,7 +93,7 @@ impl Reshard<'_> {
     pub fn verify(&self, on_progress: &mut dyn FnMut(u64)) -> Result<Verified, ReshardError> {
         let mut source = Source::new(&self.plan.source);
         let mut nodes: Vec<Compared<'_>> = self.plan.nodes.iter().map(Compared::new).collect();
-        let mut values = Client::new(self.plan.source.clone());
+        let mut values = servers::client(&self.plan.source);
         let (mut found, mut cursor) = (Verified::default(), Some(0));
         while let Some(at) = cursor {
             self.check_stop()?;
@@ -142,9 +142,9 @@ impl Reshard<'_> {
         &self,
         mut each: impl FnMut(&mut Client, &[Vec<u8>]) -> Result<(), resp::CommandError>,
     ) -> Result<u64, ReshardError> {
-        let (mut client, mut count) = (Client::new(self.plan.source.clone()), 0);
+        let (mut client, mut count) = (servers::client(&self.plan.source), 0);
         for (place, settings) in self.plan.nodes.iter().enumerate() {
-            let (mut node, mut writer) = (Source::new(settings), Client::new(settings.clone()));
+            let (mut node, mut writer) = (Source::new(settings), servers::client(settings));
             let mut cursor = Some(0);
             while let Some(at) = cursor {
                 self.check_stop()?;

@@ -5,7 +5,7 @@ use std::sync::mpsc::{Receiver, SyncSender};
 use resp::{Client, ClientSettings, CommandError, Pipeline};
 
 use super::source::{Change, Content};
-use super::{ReshardError, by_type};
+use super::{ReshardError, by_type, servers};
 
 /// The channels to the writers.
 pub(super) struct Writers(Vec<SyncSender<Vec<Change>>>);
@@ -35,7 +35,7 @@ pub(super) fn write(
     source: &ClientSettings,
     chunks: Receiver<Vec<Change>>,
 ) -> Result<(), ReshardError> {
-    let (mut target, mut reader) = (Client::new(node.clone()), Client::new(source.clone()));
+    let (mut target, mut reader) = (servers::client(node), servers::client(source));
     for chunk in chunks {
         let again = write_chunk(&mut target, &chunk).map_err(|error| ReshardError::of_node(node, error))?;
         for key in again {

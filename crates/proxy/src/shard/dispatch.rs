@@ -11,7 +11,10 @@ use super::client::reply_queue::{WHOLE, written};
 use super::client::{Client, Mode, Replies};
 use super::expected::{Expected, Role};
 use super::slab::Key;
-use crate::commands::{Command, CommandId, CommandRequest, Handling, Local, Span};
+use crate::commands::{Command, CommandId, CommandRequest, Handling, Local, Span, TransactionCommand};
+
+/// Pause between two lines of the log about clients that speak HTTP.
+const HTTP_LOG_PAUSE_NS: u64 = 60_000_000_000;
 
 /// The bytes of a request: in its client's input, or separate.
 #[derive(Clone, Debug)]
@@ -110,18 +113,24 @@ impl Shard {
         if request.is_empty() {
             return Served::Done;
         }
+        if request.is_word(0, b"POST") || request.is_word(0, b"HOST:") {
+            return self.end_http(client, io);
+        }
         let Some(id) = self.table.find_request(&request) else {
             let text = unknown_command(&request);
-            return self.refuse(client, io, &text);
+            return self.reject(client, io, &text);
         };
         let command = self.table.get(id);
+        let handling = command.handling;
         if !command.takes(request.len() as u64) {
             let text = format!("ERR wrong number of arguments for '{}' command", command.name);
-            return self.refuse(client, io, text.as_bytes());
+            if handling == Handling::Transaction(TransactionCommand::Exec) {
+                return self.reject_exec(client, io, &text);
+            }
+            return self.reject(client, io, text.as_bytes());
         }
-        let handling = command.handling;
         if let Some(text) = not_now(client, command) {
-            return self.refuse(client, io, text.as_bytes());
+            return self.reject(client, io, text.as_bytes());
         }
         let order = Order { id, source, spans };
         if let Mode::Transaction(_) = client.mode {
@@ -254,6 +263,22 @@ impl Shard {
         });
         self.counters.sent(node);
         client.replies = after_one(client.replies);
+    }
+
+    /// Ends a connection on which a browser speaks HTTP, as Redis does: a page of another site could otherwise send commands in the body
+    /// of a request. No further command of the connection is executed.
+    #[cold]
+    fn end_http(&mut self, client: &mut Client, io: &mut Io<'_>) -> Served {
+        let now_ns = self.lp.now_ns();
+        if self.http_logged_ns.is_none_or(|logged_ns| now_ns.saturating_sub(logged_ns) >= HTTP_LOG_PAUSE_NS) {
+            self.http_logged_ns = Some(now_ns);
+            let text = "possible attack: a client that speaks HTTP (POST or Host:) was disconnected";
+            tracing::warn!(client = %io.peer(), text);
+        }
+        self.counters.refused.add(1);
+        client.ends = true;
+        io.abort();
+        Served::Done
     }
 
     /// Answers with an error of the proxy itself.

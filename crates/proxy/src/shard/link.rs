@@ -54,6 +54,15 @@ impl Lane {
     }
 }
 
+/// A client that has no room for the next reply of a node connection.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Held {
+    pub(crate) client: Key,
+    pub(crate) since_ns: u64,
+    /// Its unsent bytes then; none if its replies wait for those of other nodes.
+    pub(crate) unsent: Option<usize>,
+}
+
 /// See the module.
 pub(crate) struct Link {
     pub(crate) key: Key,
@@ -71,8 +80,10 @@ pub(crate) struct Link {
     pub(crate) is_connected: bool,
     /// Why the proxy closes it.
     pub(crate) failure: Option<String>,
-    /// If it is not read: the client that has no room for the next reply, and the time since when.
-    pub(crate) held: Option<(Key, u64)>,
+    /// If it is not read: why.
+    pub(crate) held: Option<Held>,
+    /// Until when a client that was disconnected has blocked it; zero: none has.
+    pub(crate) stalled_ns: u64,
     /// Whether its replies are messages of channels.
     pub(crate) is_subscribed: bool,
     /// Copies of unanswered requests, in a cluster.
@@ -97,6 +108,7 @@ impl Link {
             is_connected: false,
             failure: None,
             held: None,
+            stalled_ns: 0,
             is_subscribed: false,
             copies: Copies::default(),
             has_message: false,

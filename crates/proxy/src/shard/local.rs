@@ -61,10 +61,15 @@ impl Shard {
 
     /// Sends a request that any node answers in the same way.
     fn send_to_any(&mut self, client: &mut Client, io: &mut Io<'_>, order: &Order<'_>) -> Served {
+        let node = self.any_node();
+        self.send_to_node(client, io, order, node)
+    }
+
+    /// A node that is up, if there is one.
+    pub(super) fn any_node(&self) -> u16 {
         let now_ns = self.lp.now_ns();
         let up = self.node_numbers.iter().find(|node| self.nodes[usize::from(**node)].may_try(now_ns));
-        let node = up.or(self.node_numbers.first()).copied().unwrap_or_default();
-        self.send_to_node(client, io, order, node)
+        up.or(self.node_numbers.first()).copied().unwrap_or_default()
     }
 
     fn ping(&mut self, client: &mut Client, io: &mut Io<'_>, order: &Order<'_>) -> Served {

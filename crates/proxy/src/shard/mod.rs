@@ -126,6 +126,8 @@ pub(crate) struct Shard {
     /// Clients that are not read until less is held.
     starved: Vec<Key>,
     broken: Vec<Broken>,
+    /// When the log had a line about a client that speaks HTTP.
+    http_logged_ns: Option<u64>,
     /// Reserved connections of closed clients, and connections that were not read because of closed clients.
     orphans: Vec<Key>,
     released: Vec<reactor::ConnectionId>,
@@ -169,6 +171,7 @@ impl Shard {
                 is_pressed: false,
                 starved: Vec::new(),
                 broken: Vec::new(),
+                http_logged_ns: None,
                 orphans: Vec::new(),
                 released: Vec::new(),
                 this: this.clone(),
@@ -342,6 +345,9 @@ impl Shard {
         if matches!(reason, Closed::Stalled | Closed::Hoarded) {
             self.counters.stalled.add(1);
             tracing::info!(?reason, "a client was disconnected");
+        }
+        if !client.holds.is_empty() {
+            self.note_stall(key);
         }
         self.released.append(&mut client.holds);
         self.orphan_links(&mut client);

@@ -3,7 +3,9 @@
 //! A reply whose client waits for it next is copied into the client's output piece by piece, so its size needs no memory here. A
 //! node connection is not read while the client of its next reply exceeds its bounds; clients whose replies follow on the same
 //! connection wait too. The reactor disconnects a client that does not read. A client that blocks a node connection for longer
-//! than [`crate::config::ProxyLimits::stall_max`] is disconnected here.
+//! than [`crate::config::ProxyLimits::stall_max`] is disconnected here. Clients whose replies waited behind it were not read by the
+//! node's connection meanwhile, and cannot be judged before: each of them then has a [`STALL_PART`] of that time to read something, so
+//! that many clients that read nothing do not block a node one full time after the other.
 
 use std::cell::RefCell;
 use std::ops::Range;
@@ -15,13 +17,16 @@ use resp::codec::{Advance, ReplyKind, ReplyView};
 
 use super::client::Client;
 use super::expected::{Expected, Role, Step};
-use super::link::Link;
+use super::link::{Held, Link};
 use super::slab::Key;
 use super::wires::Wires;
 use super::{Broken, Shard};
 
 /// Interval of the checks of a node connection: for silence, and for clients that block it.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
+
+/// Divisor of the time that a client may block a node connection, if its replies have waited while another one did, and it reads nothing.
+const STALL_PART: u32 = 16;
 
 /// A node connection.
 pub(crate) struct LinkProtocol {
@@ -66,12 +71,16 @@ impl Protocol for LinkProtocol {
         let now_ns = io.lp().now_ns();
         let Some(link) = shard.links.get_mut(self.key) else { return io.abort() };
         io.set_timer(Some(LOOK_EVERY));
-        if let Some((client, since_ns)) = link.held {
-            let held = Duration::from_nanos(now_ns.saturating_sub(since_ns));
-            if let Some(client) = shard.clients.get_mut(client).filter(|_| held > shard.config.limits.stall_max) {
-                tracing::info!("a client that blocked a node connection was disconnected");
-                shard.counters.stalled.add(1);
-                io.abort_other(client);
+        if let Some(held) = link.held {
+            let (most, blocked) = (shard.config.limits.stall_max, Duration::from_nanos(now_ns - held.since_ns));
+            let has_waited = link.expected.front().is_some_and(|expected| expected.sent_ns <= link.stalled_ns);
+            if let Some(client) = shard.clients.get_mut(held.client) {
+                let reads_nothing = held.unsent.is_some_and(|unsent| Wires::unsent(io, client.id) >= unsent);
+                if blocked > if has_waited && reads_nothing { most / STALL_PART } else { most } {
+                    tracing::info!("a client that blocked a node connection was disconnected");
+                    shard.counters.stalled.add(1);
+                    io.abort_other(client);
+                }
             }
             return;
         }
@@ -164,7 +173,8 @@ impl Shard {
         if is_over {
             io.pause_input();
             client.holds.push(link.id);
-            link.held = Some((client.key, self.lp.now_ns()));
+            let unsent = is_next.then(|| Wires::unsent(io, client.id));
+            link.held = Some(Held { client: client.key, since_ns: self.lp.now_ns(), unsent });
             Wires::notify_writable(io, client.id);
         }
         is_over
@@ -320,6 +330,15 @@ impl Shard {
     fn log_slow(&self, node: u16, expected: &Expected, took_ns: u64) {
         let (node, command) = (&self.nodes[usize::from(node)].config.name, &self.table.get(expected.command).name);
         tracing::warn!(command, node, milliseconds = took_ns / 1_000_000, "slow command");
+    }
+
+    /// A client that blocked node connections is gone: remembers for how long they were blocked by it, unless it was short.
+    pub(super) fn note_stall(&mut self, client: Key) {
+        let (now_ns, short) = (self.lp.now_ns(), self.config.limits.stall_max / STALL_PART);
+        let is_stall = |held: Held| held.client == client && Duration::from_nanos(now_ns - held.since_ns) > short;
+        for link in self.links.iter_mut().filter(|link| link.held.is_some_and(is_stall)) {
+            link.stalled_ns = now_ns;
+        }
     }
 
     /// A node connection has ended. Clients that wait for its replies are answered at the end of the tick.

@@ -20,7 +20,7 @@ use super::cluster::REDIRECTS_MAX;
 use super::dispatch::Order;
 use super::expected::{Expected, Role};
 use super::gather::{Gather, Joining};
-use super::link::Link;
+use super::link::{Held, Link};
 use super::slab::Key;
 use super::wires::Wires;
 use crate::commands::{CommandId, Handling, Subscription};
@@ -214,7 +214,7 @@ impl Shard {
         io.pause_input();
         client.is_over = true;
         client.holds.push(link.id);
-        link.held = Some((client.key, self.lp.now_ns()));
+        link.held = Some(Held { client: client.key, since_ns: self.lp.now_ns(), unsent: None });
         if is_full {
             Wires::notify_writable(io, client.id);
         }

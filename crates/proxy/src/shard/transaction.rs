@@ -2,7 +2,8 @@
 //!
 //! The first key determines the node: that of WATCH, or that of the first command after MULTI. The proxy answers MULTI itself and
 //! sends it when the node is known. A command with keys on another node is refused, and EXEC then fails, as in Redis after an
-//! invalid command. Between WATCH and MULTI, commands for the watched node use the reserved connection, others use shared ones.
+//! invalid command; so it does after a command that the proxy itself refuses as unknown or malformed. A command without a key that any node
+//! answers (PING) is queued on that node; before the node is known it is held back, and answered by the proxy. Between WATCH and MULTI, commands for the watched node use the reserved connection, others use shared ones.
 
 use reactor::Io;
 use resp::codec::write_command;
@@ -14,8 +15,11 @@ use super::client::{Client, Mode};
 use super::dispatch::{KeyNodes, Order};
 use super::expected::{Expected, Role};
 use super::slab::Key;
-use crate::commands::{Handling, Local, TransactionCommand};
+use crate::commands::{CommandId, Handling, Local, TransactionCommand};
 
+/// Largest number of bytes of a client's commands that are held back until the node of its transaction is known.
+const HELD_BYTES_MAX: usize = 1024;
+const QUEUED: &[u8] = b"+QUEUED\r\n";
 const ABORTED: &[u8] = b"EXECABORT Transaction discarded because of previous errors.";
 
 impl Shard {
@@ -86,7 +90,11 @@ impl Shard {
                 let state = self.state(client);
                 state.own = Some((node, link));
                 if state.is_open {
+                    let held = std::mem::take(&mut state.held);
                     self.send_unasked(client, io, (link, node), &["MULTI"]);
+                    for (command, bytes) in held {
+                        self.send_answered(client, io, (link, node), command, &bytes);
+                    }
                 }
                 Ok(link)
             }
@@ -94,11 +102,25 @@ impl Shard {
     }
 
     /// Sends a command of the proxy itself on a client's connection; its reply is dropped.
-    fn send_unasked(&mut self, client: &Client, io: &mut Io<'_>, (link, node): (Key, u16), arguments: &[&str]) {
+    fn send_unasked(&mut self, client: &Client, io: &mut Io<'_>, to: (Key, u16), arguments: &[&str]) {
         let Some(command) = self.table.find(arguments[0].as_bytes()) else { return };
+        let mut bytes = Vec::new();
+        write_command(&mut bytes, arguments);
+        self.send_answered(client, io, to, command, &bytes);
+    }
+
+    /// Sends a request whose client has its reply already, or gets none: the node's reply is dropped.
+    fn send_answered(
+        &mut self,
+        client: &Client,
+        io: &mut Io<'_>,
+        (link, node): (Key, u16),
+        command: CommandId,
+        bytes: &[u8],
+    ) {
         let Some(link) = self.links.get_mut(link) else { return };
         if let Some(mut neighbour) = io.neighbour(link.id) {
-            write_command(neighbour.output(), arguments);
+            neighbour.output().extend_from_slice(bytes);
             let sent_ns = self.lp.now_ns();
             link.expected.push_back(Expected {
                 client: client.key,
@@ -129,7 +151,7 @@ impl Shard {
         match handling {
             Handling::Transaction(command) => self.in_state(client, io, order, command),
             Handling::Local(Local::Quit | Local::Reset) => self.handle(client, io, order, handling),
-            _ if is_open => self.queue_command(client, io, order),
+            _ if is_open => self.queue_command(client, io, order, handling),
             Handling::Keyed | Handling::Split(_) => match (self.nodes_of_keys(order, io), own) {
                 (KeyNodes::One(node), Some((own, link))) if own == node => {
                     self.forward(client, io, &order.source, (link, node), order.id);
@@ -146,12 +168,18 @@ impl Shard {
     }
 
     /// A command after MULTI: the node queues it.
-    fn queue_command(&mut self, client: &mut Client, io: &mut Io<'_>, order: &Order<'_>) -> Served {
-        if self.state(client).is_dirty {
+    fn queue_command(&mut self, client: &mut Client, io: &mut Io<'_>, order: &Order<'_>, handling: Handling) -> Served {
+        if self.state(client).is_lost {
             return self.refuse(client, io, b"ERR the transaction has failed already: EXEC will say so");
         }
-        let link = match self.one_node(order, io) {
-            Ok(node) => self.link_in_transaction(client, io, node).map(|link| (link, node)),
+        if self.state(client).is_dirty {
+            // As Redis replies: EXEC says that the transaction has failed.
+            self.answer_bytes(client, io, QUEUED);
+            return Served::Done;
+        }
+        let link = match self.node_in_transaction(client, io, order, handling) {
+            Ok(Some(node)) => self.link_in_transaction(client, io, node).map(|link| (link, node)),
+            Ok(None) => return self.hold(client, io, order),
             Err(text) => Err(format!("-{text}\r\n").into_bytes()),
         };
         match link {
@@ -162,6 +190,55 @@ impl Shard {
             }
         }
         Served::Done
+    }
+
+    /// The node on which a command after MULTI is queued. None: any node does, and that of the transaction is not known yet.
+    fn node_in_transaction(
+        &mut self,
+        client: &mut Client,
+        io: &Io<'_>,
+        order: &Order<'_>,
+        handling: Handling,
+    ) -> Result<Option<u16>, String> {
+        let own = self.state(client).own.map(|(node, _)| node);
+        let database = i64::from(self.lanes[usize::from(client.lane)].database);
+        match handling {
+            Handling::Local(Local::Ping | Local::Echo | Local::Time | Local::Command) => Ok(own),
+            Handling::Transaction(TransactionCommand::Unwatch) => Ok(own),
+            Handling::Local(Local::Select) if order.request(io).number(1) == Some(database) => Ok(own),
+            Handling::Publish => Ok(order.request(io).get(1).map(|channel| self.node_of(channel))),
+            Handling::Keyed if own.is_some() && matches!(self.nodes_of_keys(order, io), KeyNodes::None) => Ok(own),
+            Handling::Keyed | Handling::Blocking | Handling::Split(_) => self.one_node(order, io).map(Some),
+            _ => {
+                let name = &self.table.get(order.id).name;
+                Err(format!("ERR '{name}' inside MULTI is not supported by the proxy"))
+            }
+        }
+    }
+
+    /// Holds a command that any node may queue back until the first key names the node.
+    fn hold(&mut self, client: &mut Client, io: &mut Io<'_>, order: &Order<'_>) -> Served {
+        let bytes: Box<[u8]> = order.source.bytes(io).into();
+        let state = self.state(client);
+        if state.held_bytes() + bytes.len() > HELD_BYTES_MAX {
+            return self.reject(client, io, b"ERR give a command with a key before more commands without one");
+        }
+        state.held.push((order.id, bytes));
+        self.answer_bytes(client, io, QUEUED);
+        Served::Done
+    }
+
+    /// EXEC after commands without any key: any node executes them.
+    fn execute_anywhere(&mut self, client: &mut Client, io: &mut Io<'_>, order: &Order<'_>) -> Served {
+        let node = self.any_node();
+        match self.link_in_transaction(client, io, node) {
+            Ok(_) => self.end(client, io, order, b"*0\r\n"),
+            Err(reply) => {
+                client.mode = Mode::Plain;
+                self.answer_bytes(client, io, &reply);
+                Served::Done
+            }
+        }
     }
 
     /// A command of transactions, from a client that has watched keys, or given MULTI.
@@ -187,22 +264,17 @@ impl Shard {
             }
             (TransactionCommand::Exec, false) => self.refuse(client, io, b"ERR EXEC without MULTI"),
             (TransactionCommand::Discard, false) => self.refuse(client, io, b"ERR DISCARD without MULTI"),
-            (TransactionCommand::Unwatch, true) => self.queue_unwatch(client, io, order),
+            // It has no effect after MULTI; the node queues it like any other command.
+            (TransactionCommand::Unwatch, true) => {
+                self.queue_command(client, io, order, Handling::Transaction(TransactionCommand::Unwatch))
+            }
             (TransactionCommand::Exec, true) if state.is_dirty => self.fail_transaction(client, io),
+            (TransactionCommand::Exec, true) if !state.held.is_empty() => self.execute_anywhere(client, io, order),
             (TransactionCommand::Exec, true) => self.end(client, io, order, b"*0\r\n"),
             (TransactionCommand::Discard, true) | (TransactionCommand::Unwatch, false) => {
                 self.end(client, io, order, b"+OK\r\n")
             }
         }
-    }
-
-    /// UNWATCH after MULTI has no effect; the node queues it like any other command.
-    fn queue_unwatch(&mut self, client: &mut Client, io: &mut Io<'_>, order: &Order<'_>) -> Served {
-        match self.state(client).own {
-            Some((node, link)) => self.forward(client, io, &order.source, (link, node), order.id),
-            None => return self.refuse(client, io, b"ERR the first command of a transaction needs a key"),
-        }
-        Served::Done
     }
 
     /// Ends the transaction: the command goes to the node; if there is none, `reply` is the answer.
@@ -233,6 +305,12 @@ impl Shard {
 
     /// Answers EXEC after a refused command: nothing of the transaction is executed.
     fn fail_transaction(&mut self, client: &mut Client, io: &mut Io<'_>) -> Served {
+        self.discard(client, io);
+        self.refuse(client, io, ABORTED)
+    }
+
+    /// Ends the transaction, also on its node.
+    fn discard(&mut self, client: &mut Client, io: &mut Io<'_>) {
         match self.state(client).own {
             Some((node, link)) => {
                 self.send_unasked(client, io, (link, node), &["DISCARD"]);
@@ -240,7 +318,27 @@ impl Shard {
             }
             None => client.mode = Mode::Plain,
         }
-        self.refuse(client, io, ABORTED)
+    }
+
+    /// Refuses a request that is no command. After MULTI, EXEC then fails.
+    #[cold]
+    pub(super) fn reject(&mut self, client: &mut Client, io: &mut Io<'_>, text: &[u8]) -> Served {
+        if let Mode::Transaction(state) = &mut client.mode
+            && state.is_open
+        {
+            state.is_dirty = true;
+        }
+        self.refuse(client, io, text)
+    }
+
+    /// Refuses a malformed EXEC, which ends the transaction, as in Redis.
+    #[cold]
+    pub(super) fn reject_exec(&mut self, client: &mut Client, io: &mut Io<'_>, text: &str) -> Served {
+        if matches!(&client.mode, Mode::Transaction(state) if state.is_open) {
+            self.discard(client, io);
+        }
+        let reason = text.strip_prefix("ERR ").unwrap_or(text);
+        self.refuse(client, io, format!("EXECABORT Transaction discarded because of: {reason}").as_bytes())
     }
 }
 

@@ -1,5 +1,6 @@
 //! The state of a client's transaction.
 
+use crate::commands::CommandId;
 use crate::shard::slab::Key;
 
 /// A transaction, or a watch that may become one.
@@ -9,11 +10,20 @@ pub(crate) struct TransactionState {
     pub(in crate::shard) own: Option<(u16, Key)>,
     /// Whether MULTI was given.
     pub(in crate::shard) is_open: bool,
+    /// Commands that were answered with QUEUED and are sent once the node is known.
+    pub(in crate::shard) held: Vec<(CommandId, Box<[u8]>)>,
     /// Whether a command was refused, or the connection broke: EXEC will fail.
     pub(in crate::shard) is_dirty: bool,
+    /// Whether the connection broke.
+    pub(in crate::shard) is_lost: bool,
 }
 
 impl TransactionState {
+    /// Bytes of the held commands.
+    pub(in crate::shard) fn held_bytes(&self) -> usize {
+        self.held.iter().map(|(_, bytes)| bytes.len()).sum()
+    }
+
     /// Its node connection.
     pub(crate) fn link(&self) -> Option<Key> {
         self.own.map(|(_, link)| link)
@@ -22,7 +32,7 @@ impl TransactionState {
     /// The connection to this node broke.
     pub(crate) fn lose_link(&mut self, node: u16) {
         if self.own.is_some_and(|(own, _)| own == node) {
-            (self.own, self.is_dirty) = (None, true);
+            (self.own, self.is_dirty, self.is_lost) = (None, true, true);
         }
     }
 }

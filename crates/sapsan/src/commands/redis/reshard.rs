@@ -3,7 +3,7 @@
 use crate::cli::Reshard as Arguments;
 use crate::console::{Outcome, output, process, progress};
 use proxy::config::{NodeConfig, Spread};
-use proxy::reshard::{CopyPlan, Following, Reshard, Verified};
+use proxy::reshard::{CopyPlan, Following, Reshard, Verified, check_answers};
 use resp::{ClientSettings, Endpoint};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,9 +12,16 @@ use std::time::{Duration, Instant};
 /// What one command may take: a DUMP of half a gigabyte takes seconds.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
+/// What a server may take for an answer after Ctrl-C.
+const ANSWER_TIME_MAX: Duration = Duration::from_millis(700);
+/// Pause between two such questions.
+const ANSWER_PAUSE: Duration = Duration::from_millis(200);
+/// Exit status if a server does not answer after Ctrl-C.
+const STOPPED_STATUS: i32 = 1;
+
 pub(crate) fn run(arguments: &Arguments) -> Outcome {
     let plan = plan(arguments)?;
-    let stop = stop_at_interrupt()?;
+    let stop = stop_at_interrupt(plan.clone())?;
     let reshard = Reshard::new(plan, &stop);
     if arguments.flushdb {
         reshard.flush().map_err(|error| error.to_string())?;
@@ -54,14 +61,32 @@ fn settings(address: &str, database: u32) -> Result<ClientSettings, String> {
     Ok(ClientSettings { database, timeout: TIMEOUT, ..settings })
 }
 
-/// Set by Ctrl-C and by SIGTERM; a second one ends the process.
-fn stop_at_interrupt() -> Result<Arc<AtomicBool>, String> {
+/// Set by Ctrl-C and by SIGTERM; a second one ends the process. So does a server that does not answer after the first: the run could
+/// not end by itself.
+fn stop_at_interrupt(plan: CopyPlan) -> Result<Arc<AtomicBool>, String> {
     let termination = process::claim_signals()?;
     let stop = Arc::new(AtomicBool::new(false));
     let set = Arc::clone(&stop);
+    let look = move || {
+        let mut misses = 0;
+        loop {
+            match check_answers(&plan, ANSWER_TIME_MAX) {
+                Ok(()) => misses = 0,
+                // A server may be busy for a moment, and a run that is about to end has more to say.
+                Err(_) if misses == 0 => misses = 1,
+                Err(error) => {
+                    output::notice(format_args!("sapsan: stopped: {error}"));
+                    std::process::exit(STOPPED_STATUS);
+                }
+            }
+            std::thread::sleep(ANSWER_PAUSE);
+        }
+    };
     let wait = move || {
         termination.wait();
         set.store(true, Ordering::Relaxed);
+        // Without this thread a second signal still ends the process.
+        let _ = std::thread::Builder::new().name("answers".to_owned()).spawn(look);
         termination.wait();
         std::process::exit(process::CUT_STATUS);
     };
@@ -83,7 +108,7 @@ fn copy(reshard: &Reshard<'_>) -> Outcome {
 
 fn follow(reshard: &Reshard<'_>) -> Outcome {
     let bar = progress::keys(0);
-    let mut is_reported = false;
+    let (mut is_reported, mut interrupted_by) = (false, None);
     let followed = reshard.follow(&mut |how| match how {
         Following::Copying(progress) => {
             bar.set_length(progress.keys);
@@ -97,6 +122,14 @@ fn follow(reshard: &Reshard<'_>) -> Outcome {
                 );
             }
             bar.set_message(format!("· following, {keys} changed keys behind"));
+        }
+        Following::Interrupted(reason) => {
+            if interrupted_by.as_ref() != Some(&reason) {
+                output::notice(format_args!(
+                    "sapsan: {reason}. Everything is copied again once all servers answer; Ctrl-C ends this"
+                ));
+                interrupted_by = Some(reason);
+            }
         }
     });
     bar.finish_and_clear();
