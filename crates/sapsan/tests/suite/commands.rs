@@ -546,6 +546,44 @@ fn the_log_has_the_lines_of_its_level() {
     assert!(!logged("error").contains("INFO"));
 }
 
+/// The shell sets the limit, since a test must not lower its own process's.
+#[test]
+fn a_server_raises_its_limit_of_descriptors_and_keeps_its_connections_below_it() {
+    let folder = folder();
+    let started = |limit: &str, arguments: &str| {
+        let mut command = Command::new("sh");
+        let line = format!("ulimit {limit} && exec \"$0\" {arguments}");
+        let command = command.current_dir(folder.path()).args(["-c", &line, env!("CARGO_BIN_EXE_sapsan")]);
+        Serving(command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the shell runs"))
+    };
+    let told = |mut serving: Serving| {
+        let mut told = String::new();
+        serving.0.stderr.take().expect("its notices").read_to_string(&mut told).expect("text");
+        told
+    };
+    let (serve, proxy) = ("serve service.toml --data d", "proxy --listen 127.0.0.1:0 --nodes 127.0.0.1:1");
+    for arguments in [serve, proxy] {
+        let refused = told(started("-n 24", arguments));
+        assert!(refused.contains("may open 24 files") && refused.contains("with `ulimit -n "), "{refused}");
+
+        let mut serving = started("-n 256", arguments);
+        BufReader::new(serving.0.stdout.take().expect("its output")).read_line(&mut String::new()).expect("a line");
+        let sent = Command::new("kill").args(["-TERM", &serving.0.id().to_string()]).status().expect("kill runs");
+        assert!(sent.success());
+        let log = told(serving);
+        let line = log.lines().find(|line| line.contains("descriptors=256")).unwrap_or_else(|| panic!("{log}"));
+        let value = line.split("s_max=").nth(1).and_then(|rest| rest.split(' ').next()?.parse::<u32>().ok());
+        assert!(value.is_some_and(|value| (16..256).contains(&value)), "{line}");
+
+        let mut serving = started("-S -n 64", arguments);
+        BufReader::new(serving.0.stdout.take().expect("its output")).read_line(&mut String::new()).expect("a line");
+        let limits = std::fs::read_to_string(format!("/proc/{}/limits", serving.0.id())).expect("its limits");
+        let line = limits.lines().find(|line| line.starts_with("Max open files")).expect("the limit of files");
+        let [soft, hard] = [3, 4].map(|place| line.split_whitespace().nth(place).expect("a number"));
+        assert!(soft == hard && soft != "64", "{line}");
+    }
+}
+
 /// The query visits a million combinations of rows, which takes longer than a thousandth of a second anywhere.
 #[test]
 fn a_slow_request_is_a_line_of_the_log_with_its_route_and_its_work() {
