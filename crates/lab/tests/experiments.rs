@@ -99,7 +99,8 @@ fn the_table_has_a_row_for_each_experiment_and_the_optimum() {
 
 #[test]
 fn the_page_stands_alone_and_explains_each_model_that_ran() {
-    let page = page(&report("a <mix> & \"more\".toml"));
+    let report = report("a <mix> & \"more\".toml");
+    let page = page(&report);
     assert!(page.contains("a &lt;mix&gt; &amp; &quot;more&quot;.toml") && !page.contains("<mix>"));
     for outside in ["http://", "https://", "src=", "<link", "@import", "url("] {
         assert!(!page.contains(outside), "the page needs {outside}");
@@ -111,5 +112,10 @@ fn the_page_stands_alone_and_explains_each_model_that_ran() {
     {
         assert!(page.contains(text), "{text}");
     }
+    let (before, _) = page.split_once("this one came closest to the optimum").expect("one of the models");
+    let best = &report.best().expect("experiments").experiment.title;
+    let section = before.rsplit("<section>").next().expect("its section");
+    assert!(section.contains(best.as_str()) && !page.contains("It comes closest"), "{section}");
+    assert_eq!(page.matches("came closest").count(), 1);
     assert!(!page.contains("NaN") && !page.contains("inf"), "every figure is a number");
 }

@@ -31,6 +31,12 @@ pub(crate) fn validity(run: &Recording) -> String {
     match &run.validity {
         Validity::Valid => {
             let late = &run.latencies.sending_error;
+            if late.is_empty() && run.outcome.sent == 0 {
+                return "Valid: no request was sent, so none was sent late.".to_owned();
+            }
+            if late.is_empty() {
+                return "Valid: a closed load has no plan to keep to.".to_owned();
+            }
             let p99 = of_distribution(late.value_at_quantile(0.99), late.max());
             format!("Valid: the generator kept to its plan (99 of 100 requests were sent at most {p99} late).")
         }
@@ -56,6 +62,7 @@ pub(crate) fn causes(outcome: &RequestCounts) -> Vec<Cause> {
         ("no answer within the timeout", failures.timeout),
         ("connection closed early", failures.closed),
         ("malformed reply", failures.malformed),
+        ("more than was asked for", failures.surplus),
         ("never sent", failures.unsent),
     ];
     let cause = |is_reply| move |(name, requests): (&str, u64)| Cause { name: name.to_owned(), requests, is_reply };

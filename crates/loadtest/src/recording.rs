@@ -39,6 +39,9 @@ pub struct Recording {
     /// their status.
     #[serde(default)]
     pub unchecked: u64,
+    /// Connections that were closed because bytes arrived although no request was in flight.
+    #[serde(default)]
+    pub unasked: u64,
     /// Whether the generator kept up with its plan.
     pub validity: Validity,
 }
@@ -80,8 +83,11 @@ pub struct Failures {
     pub closed: u64,
     /// No reply within the timeout, counted from sending. The connection is then closed.
     pub timeout: u64,
-    /// Bytes that are not an HTTP reply, or an unexpected reply.
+    /// Bytes that are not an HTTP reply.
     pub malformed: u64,
+    /// More bytes arrived than the replies to the requests in flight. The connection is then closed.
+    #[serde(default)]
+    pub surplus: u64,
     /// Planned, but not sent within the timeout: all connections were busy.
     pub unsent: u64,
 }
@@ -89,7 +95,7 @@ pub struct Failures {
 impl Failures {
     /// All requests without a reply, including unsent ones.
     pub fn total(&self) -> u64 {
-        self.connect.values().sum::<u64>() + self.closed + self.timeout + self.malformed + self.unsent
+        self.connect.values().sum::<u64>() + self.closed + self.timeout + self.malformed + self.surplus + self.unsent
     }
 }
 

@@ -78,6 +78,7 @@ pub(crate) fn recording(shape: Shape) -> Recording {
         phases: vec![part("line(10,400,40s)", 0.0, RISING), part("const(400,20s)", RISING, WHOLE)],
         server: (0..WHOLE as u32).map(|second| server_sample(second, shape)).collect(),
         unchecked: 0,
+        unasked: 0,
         validity: Validity::Valid,
     }
 }

@@ -57,6 +57,9 @@ fn counts(run: &Recording) -> Grid {
     if run.unchecked > 0 {
         grid.row(["not compared", &count(run.unchecked), "answers: the comparing thread was behind"]);
     }
+    if run.unasked > 0 {
+        grid.row(["unasked", &count(run.unasked), "connections were closed: more arrived than was asked for"]);
+    }
     grid
 }
 

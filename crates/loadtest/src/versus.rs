@@ -21,6 +21,9 @@ pub const ROUNDS_USUAL: usize = 5;
 /// Largest number of turns of the second server.
 pub const ROUNDS_MAX: usize = 1_000;
 
+/// The text of a ratio that differs from one by less than is shown.
+const SAME_RATIO: &str = "1.000";
+
 /// Which of the two servers.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Side {
@@ -250,6 +253,7 @@ impl ComparedFigure {
     pub fn verdict(&self) -> &'static str {
         match (self.ratio, self.noise) {
             (Some(ratio), Some(noise)) if (ratio - 1.0).abs() <= noise * ratio => "within noise",
+            (Some(_), Some(_)) if self.ratio_text() == SAME_RATIO => "the same",
             (Some(ratio), Some(_)) if ratio > 1.0 => "more",
             (Some(ratio), Some(_)) if ratio < 1.0 => "less",
             _ => NONE,
@@ -460,6 +464,17 @@ mod tests {
         assert_eq!(slower.verdict(), "more");
         assert_eq!(row(&comparison, "rps").verdict(), "within noise");
         assert_eq!(row(&comparison, "rating").verdict(), NONE, "a second has no rating, so it has no noise");
+    }
+
+    #[test]
+    fn a_ratio_that_is_shown_as_one_is_the_same() {
+        let verdict = |ratio, noise| {
+            let figure = &FIGURE[0];
+            ComparedFigure { figure, first: None, second: None, ratio: Some(ratio), noise: Some(noise) }.verdict()
+        };
+        assert_eq!((verdict(0.9996, 0.0), verdict(1.0004, 0.0)), ("the same", "the same"));
+        assert_eq!((verdict(0.999, 0.0), verdict(1.001, 0.0)), ("less", "more"));
+        assert_eq!(verdict(0.9996, 0.01), "within noise");
     }
 
     #[test]

@@ -25,6 +25,7 @@ fn each_connection_has_one_request_in_flight_and_is_kept() {
     assert_eq!((recording.outcome.right, recording.outcome.planned), (server.requests(), server.requests()));
     assert!(recording.outcome.right >= 8);
     assert_eq!(recording.load, "8 connections, 300ms");
+    assert!(loadtest::table::text(&recording, 100).contains("Valid: a closed load has no plan to keep to."));
 }
 
 #[test]

@@ -58,6 +58,20 @@ fn an_interrupt_ends_the_run_with_the_report_so_far() {
 }
 
 #[test]
+fn two_servers_are_both_checked_before_the_first_turn() {
+    let Some(program) = program() else { return };
+    let server = Server::start(|_| ok());
+    let url = format!("http://{}/", server.address);
+    let unused = format!("http://{}/", unused_address());
+    for (other, expected) in [("localhost", "write http://"), (unused.as_str(), "takes no connection")] {
+        let output = output(start(&program, &[&url, "--vs", other, "--duration", "100ms"]));
+        let told = text(&output.stderr);
+        assert!(!output.status.success() && told.contains(expected), "{told}");
+        assert!(!told.contains("turn 1") && server.requests() == 0, "{told}");
+    }
+}
+
+#[test]
 fn what_cannot_be_loaded_is_told_on_standard_error() {
     let Some(program) = program() else { return };
     let unused = format!("http://{}/", unused_address());

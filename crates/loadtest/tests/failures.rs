@@ -1,10 +1,14 @@
 //! Every failure is counted by its kind.
 
 use crate::harness::{Answer, Server, closed, finish, ok, open, record, reply, unused_address};
-use loadtest::engine::{LoadSettings, Watchers};
+use loadtest::Validity;
+use loadtest::engine::{Load, LoadSettings, Watchers};
+use loadtest::profile::Profile;
 use loadtest::source::{Described, Observed, Observer, ReplyVerdict, RequestSource, SourceError};
 use std::collections::BTreeSet;
-use std::sync::mpsc;
+use std::io::{Read, Write};
+use std::net::TcpListener;
+use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
 #[test]
@@ -46,6 +50,51 @@ fn a_port_at_which_nothing_listens_costs_each_request() {
     assert_eq!((outcome.planned, outcome.sent), (10, 0));
     let outcome = record(&closed(unused_address(), 300)).outcome;
     assert!(outcome.planned >= 8 && outcome.sent == 0, "{outcome:?}");
+}
+
+#[test]
+fn replies_that_nobody_asked_for_answer_nothing() {
+    let server = Server::start(|_| Answer::Bytes(reply(200, "hi").repeat(2)));
+    for (pipeline, load) in [
+        (1, closed(server.address, 200)),
+        (4, closed(server.address, 200)),
+        (1, open(server.address, "const(100,200ms)")),
+    ] {
+        let outcome = record(&LoadSettings { pipeline, ..load }).outcome;
+        assert!(outcome.failures.surplus > 0 && outcome.answered <= server.requests(), "{outcome:?}");
+        assert!(pipeline > 1 || outcome.failures.surplus == outcome.planned, "{outcome:?}");
+    }
+}
+
+/// One request is planned, and the second reply arrives when nothing is in flight.
+#[test]
+fn a_connection_on_which_a_reply_comes_without_a_request_is_closed_and_counted() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let server = std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        stream.read(&mut [0; 4096]).unwrap();
+        stream.write_all(&reply(200, "hi")).unwrap();
+        std::thread::sleep(Duration::from_millis(100));
+        stream.write_all(&reply(200, "hi")).unwrap();
+        // Zero bytes, or a reset: the other side has closed it.
+        assert_eq!(stream.read(&mut [0; 4096]).unwrap_or(0), 0);
+        listener
+    });
+    let profile = Arc::new(Profile::parse("const(2,1s)").unwrap());
+    let load = Load::Open { profile, connections_at_start: 1 };
+    let settings = LoadSettings {
+        load,
+        connections: 1,
+        threads: 1,
+        timeout: Duration::from_secs(1),
+        ..open(address, "const(2,1s)")
+    };
+    let recording = record(&settings);
+    drop(server.join().unwrap());
+    assert_eq!((recording.unasked, recording.outcome.right, recording.outcome.planned), (1, 1, 2));
+    let text = loadtest::table::text(&recording, 100);
+    assert!(text.contains("connections were closed: more arrived than was asked for"), "{text}");
 }
 
 /// Numbered requests; every fourth expects 404.
@@ -109,6 +158,16 @@ fn each_request_of_a_source_is_sent_once_judged_and_observed_once() {
     assert_eq!(seen.iter().map(|(index, _)| *index).collect::<BTreeSet<_>>().len(), 200);
     for (index, body) in seen {
         assert_eq!(body, (index % 10 != 5).then(|| format!("/{index}")));
+    }
+}
+
+#[test]
+fn a_run_without_requests_is_not_valid() {
+    let server = echoing();
+    for load in [closed(server.address, 300), open(server.address, "const(100,300ms)")] {
+        let recording = finish(&load, Box::new(Numbered { next: 0, end: 0 }), Watchers::default()).recording;
+        let is_invalid = matches!(&recording.validity, Validity::Invalid(reason) if reason.contains("no requests"));
+        assert!(recording.outcome.planned == 0 && is_invalid, "{:?}", recording.validity);
     }
 }
 

@@ -50,7 +50,7 @@ pub use event_loop::neighbour::{Neighbour, Neighbourhood};
 pub use event_loop::state::{LoopContext, LoopState};
 pub use fleet::{Loop, Open, Task};
 pub use host::host;
-pub use kernel::try_unix;
+pub use kernel::{DescriptorShortage, Descriptors, try_unix};
 pub use metrics::{LoopMetrics, ReactorMetrics};
 pub use protocol::{Closed, ConnectionId, MemoryPart, Message, Protocol};
 pub use reactor::{Reactor, RunningReactor};

@@ -45,8 +45,7 @@ pub(super) fn explain(model: Model) -> &'static str {
         }
         Model::EventLoop { .. } => {
             "One thread for each core, and no thread ever waits. A request that has to wait is set aside with the time at which it goes on, \
-             and the thread takes the next one. A hundred thousand waiting requests cost memory, but no threads. It comes closest to \
-             the optimum. The price is in the program: each request must be written in pieces, from wait to wait, and one piece that blocks \
+             and the thread takes the next one. A hundred thousand waiting requests cost memory, but no threads. The price is in the program: each request must be written in pieces, from wait to wait, and one piece that blocks \
              after all holds up every request of its loop."
         }
         Model::Hybrid { .. } => {

@@ -37,7 +37,7 @@ pub fn page(report: &SeriesReport) -> String {
     figures(&mut html, report);
     html.push_str("<h2>What each model shows</h2>");
     legend(&mut html);
-    report.experiments.iter().for_each(|one| section(&mut html, one, report.cores));
+    report.experiments.iter().for_each(|one| section(&mut html, one, report));
     html.push_str("</main></body></html>\n");
     html
 }
@@ -111,9 +111,11 @@ fn legend(html: &mut String) {
     );
 }
 
-fn section(html: &mut String, one: &ExperimentReport, cores: usize) {
+fn section(html: &mut String, one: &ExperimentReport, report: &SeriesReport) {
     let name = name(one);
-    let chart = timeline(&one.run.timeline, cores, &name);
+    let chart = timeline(&one.run.timeline, report.cores, &name);
     let (model, text) = (one.experiment.model, explain(one.experiment.model));
-    let _ = write!(html, "<section><h3>{name} <code>{model}</code></h3><p>{text}</p>{chart}</section>");
+    let is_best = report.best().is_some_and(|best| std::ptr::eq(best, one));
+    let closest = if is_best { " Of all models this one came closest to the optimum." } else { "" };
+    let _ = write!(html, "<section><h3>{name} <code>{model}</code></h3><p>{text}{closest}</p>{chart}</section>");
 }

@@ -21,7 +21,7 @@ pub struct AmmoArguments {
     #[arg(long, value_name = "FORMAT", requires = "ammo")]
     pub ammo_format: Option<Format>,
     /// How often the ammo is read (default: as often as the run needs)
-    #[arg(long, value_name = "N", requires = "ammo")]
+    #[arg(long, value_name = "N", requires = "ammo", value_parser = loops)]
     pub loops: Option<NonZeroU64>,
     /// A random order, the same for the same seed: uniform among 65,536 requests or 32 MB
     #[arg(long, value_name = "SEED", requires = "ammo")]
@@ -32,6 +32,10 @@ pub struct AmmoArguments {
     /// The expected answers, in the order of the ammo: lines METHOD, PATH, STATUS, BODY with tabs, or NDJSON
     #[arg(long, value_name = "FILE", requires = "ammo")]
     pub answers: Option<PathBuf>,
+}
+
+fn loops(text: &str) -> Result<NonZeroU64, String> {
+    text.parse().map_err(|_| "a whole number, 1 or more".to_owned())
 }
 
 /// Open ammo, with what the end of the run needs of it.

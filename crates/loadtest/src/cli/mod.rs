@@ -26,7 +26,8 @@ use crate::target::{self, TargetUrl};
 use crate::versus::{self, Side, SideBySide, Turn};
 use reactor::TlsClient;
 use reactor::signals::Termination;
-use std::io::Write;
+use std::fs::File;
+use std::io::{Read, Write};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -55,17 +56,18 @@ const BODY_BYTES_MAX: u64 = 8 << 20;
 pub fn run(arguments: &LoadArguments) -> Result<(), String> {
     let termination = Termination::claim().map_err(|error| format!("cannot wait for signals: {error}"))?;
     let stop = Stop::default();
-    end_by_signal(termination, stop.clone());
+    let unfinished = cup::Unfinished::default();
+    end_by_signal(termination, stop.clone(), unfinished.clone());
     match &arguments.command {
-        Some(LoadtestCommand::Cup(arguments)) => run_cup(arguments, &stop),
+        Some(LoadtestCommand::Cup(arguments)) => run_cup(arguments, (&stop, &unfinished)),
         None => run_load(arguments, &stop),
     }
 }
 
 /// This program is also the server under test.
-fn run_cup(arguments: &cup::CupArguments, stop: &Stop) -> Result<(), String> {
+fn run_cup(arguments: &cup::CupArguments, ends: (&Stop, &cup::Unfinished)) -> Result<(), String> {
     let program = std::env::current_exe().map_err(|error| format!("cannot find the program's own file: {error}"))?;
-    cup::run(arguments, program, stop, &mut std::io::stdout().lock())
+    cup::run(arguments, program, ends, &mut std::io::stdout().lock())
 }
 
 fn run_load(arguments: &LoadArguments, stop: &Stop) -> Result<(), String> {
@@ -80,8 +82,22 @@ fn run_load(arguments: &LoadArguments, stop: &Stop) -> Result<(), String> {
         deliver(&outputs, &finished.recording, comparison.as_ref())?;
         return finished.failure.map_or(Ok(()), |failure| Err(failure.to_string()));
     };
+    for url in [url, other] {
+        check_server(arguments, url)?;
+    }
     let comparison = versus::run(arguments.results.rounds, |turn| run_turn(arguments, [url, other], turn, stop))?;
     deliver(&outputs, &comparison.first, Some(&comparison))
+}
+
+/// Prepares a turn and drops it: what is wrong with an argument or with a server's address is found before the first turn.
+fn check_server(arguments: &LoadArguments, url: &str) -> Result<(), String> {
+    let target = TargetUrl::parse(url).map_err(|error| error.to_string())?;
+    let opened = arguments.ammo.open(arguments.seed, defaults(arguments, &target))?;
+    match opened {
+        Some(opened) => contradictions::check_ammo(arguments, &opened.ammo)?,
+        None => drop(source(arguments, &target)?),
+    }
+    settings(arguments, &target).map(drop)
 }
 
 /// One turn of two servers under the same load.
@@ -140,11 +156,12 @@ fn defaults(arguments: &LoadArguments, target: &TargetUrl) -> Defaults {
     Defaults::new(&target.authority, headers(arguments))
 }
 
-fn end_by_signal(termination: Termination, stop: Stop) {
+fn end_by_signal(termination: Termination, stop: Stop, unfinished: cup::Unfinished) {
     std::thread::spawn(move || {
         termination.wait();
         stop.stop();
         termination.wait();
+        unfinished.remove();
         std::process::exit(CUT_STATUS);
     });
 }
@@ -237,10 +254,17 @@ fn source(arguments: &LoadArguments, target: &TargetUrl) -> Result<Box<dyn Reque
 fn body(text: &str) -> Result<Vec<u8>, String> {
     let Some(file) = text.strip_prefix('@').map(Path::new) else { return Ok(text.as_bytes().to_vec()) };
     let read_error = |error: std::io::Error| format!("--body: cannot read {}: {error}", file.display());
-    if std::fs::metadata(file).map_err(read_error)?.len() > BODY_BYTES_MAX {
+    // Before it is opened: opening a pipe waits for a writer.
+    if !std::fs::metadata(file).map_err(read_error)?.is_file() {
+        return Err(format!("--body: {} is not a regular file", file.display()));
+    }
+    let mut bytes = Vec::new();
+    let opened = File::open(file).map_err(read_error)?;
+    opened.take(BODY_BYTES_MAX + 1).read_to_end(&mut bytes).map_err(read_error)?;
+    if bytes.len() as u64 > BODY_BYTES_MAX {
         return Err(format!("--body: {} is larger than {} MB", file.display(), BODY_BYTES_MAX >> 20));
     }
-    std::fs::read(file).map_err(read_error)
+    Ok(bytes)
 }
 
 /// Prints a line on standard error; write errors are ignored.

@@ -31,7 +31,19 @@ fn wrong_arguments_are_told_with_what_is_allowed() {
     check_refused(&["http://a/", "--vs", "http://b/", "--metrics", "http://a/m"], "--metrics");
     check_refused(&["http://a/", "--seed", "7"], "--ammo");
     check_refused(&["http://a/", "--header", "content-length: 5"], "made of the body");
+    check_refused(&["http://a/", "--ammo", "x", "--loops", "0"], "1 or more");
     check_refused(&[], "URL");
+}
+
+#[test]
+fn a_body_is_a_regular_file_of_a_bounded_size() {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let at = format!("@{}", file.path().display());
+    std::fs::write(file.path(), "text").unwrap();
+    assert_eq!((body(&at), body("text")), (Ok(b"text".to_vec()), Ok(b"text".to_vec())));
+    file.as_file().set_len(BODY_BYTES_MAX + 1).unwrap();
+    assert!(body(&at).unwrap_err().contains("is larger than 8 MB"));
+    assert!(body("@/dev/null").unwrap_err().contains("/dev/null is not a regular file"));
 }
 
 #[test]

@@ -207,6 +207,7 @@ mod showing {
             phases: Vec::new(),
             server: Vec::new(),
             unchecked: 0,
+            unasked: 0,
             validity,
         };
         PhaseResult { name: name.to_owned(), ammo: "generated".to_owned(), recording }

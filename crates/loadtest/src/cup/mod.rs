@@ -26,6 +26,7 @@ use crate::output;
 use crate::profile::Profile;
 use crate::rating::CONTEST_TIMEOUT;
 use phase_source::{PhaseSource, Shot, Shots};
+pub use service::Unfinished;
 use service::{Server, Service};
 use std::io::Write;
 use std::net::SocketAddr;
@@ -59,14 +60,22 @@ fn expected(draft: &Draft, status: u16, body: Option<Vec<u8>>) -> Expected {
 }
 
 /// Runs the cup with `program` as the server, and writes the board to `out`. `stop` ends it early, with the phases so far.
-pub fn run(arguments: &CupArguments, program: PathBuf, stop: &Stop, out: &mut dyn Write) -> Result<(), String> {
+/// `unfinished` is for the caller that ends the process before that.
+pub fn run(
+    arguments: &CupArguments,
+    program: PathBuf,
+    (stop, unfinished): (&Stop, &Unfinished),
+    out: &mut dyn Write,
+) -> Result<(), String> {
     let write_error = |error: std::io::Error| format!("cannot write: {error}");
     if let Some(folder) = arguments.report.as_deref().filter(|folder| !folder.is_dir()) {
         return Err(format!("--report {}: this folder is not there", folder.display()));
     }
     let folder = tempfile::Builder::new().prefix("sapsan-cup-").tempdir();
     let folder = folder.map_err(|error| format!("cannot make a temporary folder: {error}"))?;
+    unfinished.note_folder(folder.path());
     let service = Service {
+        unfinished: unfinished.clone(),
         program,
         config: arguments.config.clone(),
         data: folder.path().join("data"),

@@ -7,14 +7,52 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{RecvTimeoutError, sync_channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Time limit for the server to report its address.
 const START_MAX: Duration = Duration::from_secs(120);
 /// Time limit for the server to end after SIGTERM; then it is killed, which the board reports.
 const END_MAX: Duration = Duration::from_secs(60);
+/// Time limit for removing the folder at a second signal.
+const REMOVE_MAX: Duration = Duration::from_secs(2);
 /// Interval between two checks of a child process.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
+
+/// What a run would leave if its process ended now: its folder, and a child process. A second signal ends both.
+#[derive(Clone, Debug, Default)]
+pub struct Unfinished(Arc<Mutex<Left>>);
+
+#[derive(Debug, Default)]
+struct Left {
+    folder: Option<PathBuf>,
+    child: Option<Pid>,
+}
+
+impl Unfinished {
+    fn left(&self) -> MutexGuard<'_, Left> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The run has this folder from now on.
+    pub(super) fn note_folder(&self, folder: &Path) {
+        self.left().folder = Some(folder.to_owned());
+    }
+
+    /// Kills the child and removes the folder. To be called right before the process ends.
+    pub fn remove(&self) {
+        let left = self.left();
+        if let Some(child) = left.child {
+            let _ = kill_process(child, Signal::KILL);
+        }
+        let Some(folder) = &left.folder else { return };
+        let deadline = Instant::now() + REMOVE_MAX;
+        // The child may still be ending, and have made another file meanwhile.
+        while std::fs::remove_dir_all(folder).is_err() && folder.exists() && Instant::now() < deadline {
+            std::thread::sleep(LOOK_EVERY);
+        }
+    }
+}
 
 /// The parts of the service.
 #[derive(Clone, Debug)]
@@ -27,6 +65,8 @@ pub(crate) struct Service {
     pub(crate) data: PathBuf,
     /// Further arguments of `serve`.
     pub(crate) arguments: Vec<OsString>,
+    /// Its child process is noted here.
+    pub(crate) unfinished: Unfinished,
 }
 
 impl Service {
@@ -36,8 +76,7 @@ impl Service {
         command.arg("import").arg(&self.config).arg("--data").arg(&self.data).args(zips);
         // Its progress and errors are on standard error; its final output is not part of the board.
         command.stdin(Stdio::null()).stdout(Stdio::null());
-        let child = command.spawn().map_err(|error| self.not_started(&error))?;
-        let mut child = Running(child);
+        let mut child = self.spawn(&mut command)?;
         loop {
             match child.ended()? {
                 Some(status) if status.success() => return Ok(()),
@@ -53,8 +92,8 @@ impl Service {
         let mut command = Command::new(&self.program);
         command.arg("serve").arg(&self.config).arg("--data").arg(&self.data).args(["--http", "127.0.0.1:0"]);
         command.args(&self.arguments).stdin(Stdio::null()).stdout(Stdio::piped());
-        let mut child = Running(command.spawn().map_err(|error| self.not_started(&error))?);
-        let output = child.0.stdout.take().ok_or("the server has no standard output")?;
+        let mut child = self.spawn(&mut command)?;
+        let output = child.child.stdout.take().ok_or("the server has no standard output")?;
         let (said, address) = sync_channel(1);
         std::thread::spawn(move || {
             let mut lines = BufReader::new(output).lines().map_while(Result::ok);
@@ -73,8 +112,11 @@ impl Service {
         }
     }
 
-    fn not_started(&self, error: &std::io::Error) -> String {
-        format!("cannot start {}: {error}", self.program.display())
+    fn spawn(&self, command: &mut Command) -> Result<Running, String> {
+        let mut left = self.unfinished.left();
+        let child = command.spawn().map_err(|error| format!("cannot start {}: {error}", self.program.display()))?;
+        left.child = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
+        Ok(Running { child, unfinished: self.unfinished.clone() })
     }
 }
 
@@ -96,7 +138,8 @@ impl Server {
         if let Some(status) = self.child.ended()? {
             return Err(format!("the server had ended by itself: {status}"));
         }
-        let id = i32::try_from(self.child.0.id()).ok().and_then(Pid::from_raw).ok_or("the server has no process id")?;
+        let id =
+            i32::try_from(self.child.child.id()).ok().and_then(Pid::from_raw).ok_or("the server has no process id")?;
         kill_process(id, Signal::TERM).map_err(|error| format!("cannot end the server: {error}"))?;
         let deadline = Instant::now() + END_MAX;
         while Instant::now() < deadline {
@@ -111,19 +154,24 @@ impl Server {
 }
 
 /// A child process that does not outlive its owner.
-struct Running(Child);
+struct Running {
+    child: Child,
+    unfinished: Unfinished,
+}
 
 impl Running {
     fn ended(&mut self) -> Result<Option<ExitStatus>, String> {
-        self.0.try_wait().map_err(|error| format!("cannot wait for a child: {error}"))
+        self.child.try_wait().map_err(|error| format!("cannot wait for a child: {error}"))
     }
 }
 
 impl Drop for Running {
     fn drop(&mut self) {
         // Both do nothing if it has ended.
-        let _ = self.0.kill();
-        let _ = self.0.wait();
+        let mut left = self.unfinished.left();
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        left.child = None;
     }
 }
 
@@ -135,7 +183,7 @@ pub(crate) fn now_of(zip: &Path) -> Option<u64> {
 
 #[cfg(test)]
 mod children {
-    use super::{Service, address_of, now_of};
+    use super::{Service, Unfinished, address_of, now_of};
     use std::path::Path;
     use std::process::Command;
 
@@ -148,7 +196,26 @@ mod children {
         let installed = Command::new("install").args(["-m", "755"]).args([&source, &program]).status();
         assert!(installed.expect("coreutils").success());
         let (config, data) = (folder.join("a.toml"), folder.join("data"));
-        Service { program, config, data, arguments: vec!["--threads".into(), "1".into()] }
+        Service {
+            program,
+            config,
+            data,
+            arguments: vec!["--threads".into(), "1".into()],
+            unfinished: Unfinished::default(),
+        }
+    }
+
+    #[test]
+    fn a_second_signal_leaves_neither_a_child_nor_the_folder() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let left = tempfile::tempdir().expect("a folder");
+        std::fs::write(left.path().join("file"), "x").expect("written");
+        let service = service(folder.path(), "echo 'listening on http://127.0.0.1:4711'; exec sleep 600");
+        service.unfinished.note_folder(left.path());
+        let mut server = service.serve().expect("it listens");
+        service.unfinished.remove();
+        let status = server.child.child.wait().expect("it ended");
+        assert!(!status.success() && !left.path().exists(), "{status}");
     }
 
     #[test]

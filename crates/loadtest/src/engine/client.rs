@@ -1,6 +1,7 @@
 //! One connection: bytes of replies in, bytes of requests out.
 
 use super::generator::{Generator, SlotNo, Then};
+use super::ledger::Lost;
 use super::observing::Gathered;
 use crate::reply::{ReceivedReply, ReplyReader};
 use reactor::{Closed, Io, Protocol};
@@ -31,30 +32,36 @@ impl Client {
     }
 
     /// Reads the replies that have arrived, and appends the requests that may follow them. Returns the consumed bytes and the
-    /// last reply. `Err`: the bytes are not a reply.
+    /// last reply. `Err`: the bytes are not a reply, or more than was asked for. Requests that are appended here have not been sent,
+    /// so none of these bytes is for them.
     fn read(
         &mut self,
         generator: &mut Generator,
         input: &[u8],
         output: &mut Vec<u8>,
         now_ns: u64,
-    ) -> Result<(usize, Option<ReceivedReply>), ()> {
+    ) -> Result<(usize, Option<ReceivedReply>), Lost> {
         let (mut used, mut last) = (0, None);
-        // If no request is pending, nothing may arrive.
-        while let Some(is_head) = generator.expected(self.slot) {
+        let mut asked = generator.in_flight_on(self.slot);
+        while let Some(is_head) = generator.expected(self.slot).filter(|_| asked > 0) {
             let rest = &input[used..];
             let read = match &mut self.body {
                 None => self.reader.read(rest, is_head, &mut ()),
                 Some(body) => self.reader.read(rest, is_head, body),
             };
-            let (bytes, reply) = read.map_err(drop)?;
+            let (bytes, reply) = read.map_err(|_| Lost::Malformed)?;
             used += bytes;
             generator.received(self.slot, bytes);
             let Some(reply) = reply else { return Ok((used, last)) };
+            asked -= 1;
+            if asked == 0 && used < input.len() {
+                // Which of the replies answers the request is not known, so none does.
+                return Err(Lost::Surplus);
+            }
             self.replied(generator, reply, now_ns, output);
             last = Some(reply);
         }
-        if used < input.len() { Err(()) } else { Ok((used, last)) }
+        if used < input.len() { Err(Lost::Surplus) } else { Ok((used, last)) }
     }
 
     fn replied(&mut self, generator: &mut Generator, reply: ReceivedReply, now_ns: u64, output: &mut Vec<u8>) {
@@ -88,9 +95,12 @@ impl Protocol for Client {
         let (input, output) = io.split();
         let generator = Rc::clone(&self.generator);
         let mut generator = generator.borrow_mut();
-        let Ok((used, mut last)) = self.read(&mut generator, input, output, now_ns) else {
-            generator.malformed(self.slot);
-            return io.abort();
+        let (used, mut last) = match self.read(&mut generator, input, output, now_ns) {
+            Ok(read) => read,
+            Err(cause) => {
+                generator.refuse(self.slot, cause);
+                return io.abort();
+            }
         };
         if let Some(reply) = input_ended.then(|| self.reader.input_ended()).flatten() {
             self.replied(&mut generator, reply, now_ns, output);

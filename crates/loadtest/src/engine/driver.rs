@@ -223,7 +223,8 @@ impl Driver {
             observing.flush();
             observing.unchecked
         });
-        let done = Done { sending_error, last_reply_ns, seconds, saturated_seconds, unchecked };
+        let unasked = generator.unasked;
+        let done = Done { sending_error, last_reply_ns, seconds, saturated_seconds, unchecked, unasked };
         // The collector takes reports until each loop is done, so a full queue soon has room.
         generator.ledger.report_done(Report::Done { loop_index: self.loop_index, done: Box::new(done) });
         self.stage = Stage::Done;

@@ -120,6 +120,8 @@ pub(super) struct Generator {
     in_flight: u64,
     /// Whether the source was behind when a request had to be sent.
     is_starving: bool,
+    /// Connections on which bytes arrived although no request was in flight.
+    pub(super) unasked: u64,
 }
 
 impl Generator {
@@ -138,6 +140,7 @@ impl Generator {
             connecting: 0,
             in_flight: 0,
             is_starving: false,
+            unasked: 0,
         }
     }
 
@@ -304,10 +307,11 @@ impl Generator {
         }
     }
 
-    /// The bytes on the connection are not a reply.
-    pub(super) fn malformed(&mut self, slot: SlotNo) {
+    /// The bytes on the connection are not a reply, or more than was asked for.
+    pub(super) fn refuse(&mut self, slot: SlotNo, cause: Lost) {
         let slot = &mut self.slots[slot as usize];
-        (slot.cause, slot.phase) = (Some(Lost::Malformed), Phase::Ending);
+        self.unasked += u64::from(slot.in_flight.is_empty());
+        (slot.cause, slot.phase) = (Some(cause), Phase::Ending);
     }
 
     // Sending.
@@ -447,6 +451,12 @@ impl Generator {
     #[inline]
     pub(super) fn expected(&self, slot: SlotNo) -> Option<bool> {
         self.slots[slot as usize].in_flight.front().map(|first| first.described.is_head)
+    }
+
+    /// Number of requests in flight on the connection.
+    #[inline]
+    pub(super) fn in_flight_on(&self, slot: SlotNo) -> usize {
+        self.slots[slot as usize].in_flight.len()
     }
 
     /// Counts received bytes of the expected reply.

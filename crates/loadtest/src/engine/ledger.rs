@@ -31,6 +31,8 @@ pub(super) enum Lost {
     Closed,
     Timeout,
     Malformed,
+    /// More arrived than was asked for.
+    Surplus,
     Unsent,
 }
 
@@ -192,6 +194,7 @@ impl Ledger {
             },
             Lost::Closed => failures.closed += 1,
             Lost::Malformed => failures.malformed += 1,
+            Lost::Surplus => failures.surplus += 1,
             Lost::Timeout => failures.timeout += 1,
             Lost::Unsent => failures.unsent += 1,
         }

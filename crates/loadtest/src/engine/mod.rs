@@ -149,6 +149,9 @@ pub struct Finished {
     pub failure: Option<SourceError>,
 }
 
+/// Why a run without requests is not valid.
+const NO_REQUESTS: &str = "the run had no requests, so nothing was measured";
+
 /// Runs a load to its end, or to [`Stop`]. Blocks. Fails if threads, descriptors or a loop do.
 pub fn run(
     settings: &LoadSettings,
@@ -305,12 +308,13 @@ struct RunEnd {
     figures: Figures,
     last_reply_ns: u64,
     unchecked: u64,
+    unasked: u64,
 }
 
 impl Default for RunEnd {
     fn default() -> Self {
         let figures = Figures { sending_error: histogram(), latency_p50_ns: 0, seconds: 0, saturated_seconds: 0 };
-        Self { loops_done: 0, figures, last_reply_ns: 0, unchecked: 0 }
+        Self { loops_done: 0, figures, last_reply_ns: 0, unchecked: 0, unasked: 0 }
     }
 }
 
@@ -320,6 +324,7 @@ impl RunEnd {
         self.figures.add(done);
         self.last_reply_ns = self.last_reply_ns.max(done.last_reply_ns);
         self.unchecked += done.unchecked;
+        self.unasked += done.unasked;
     }
 }
 
@@ -332,13 +337,14 @@ fn recording(
 ) -> Recording {
     let collected = collector.finish(corrections);
     end.figures.latency_p50_ns = collected.latency_p50_ns();
-    let validity = match settings.load {
-        Load::Open { .. } => end.figures.judge(settings.loops()),
-        Load::Closed { .. } => Validity::Valid,
-    };
     let seconds = end.last_reply_ns.saturating_sub(start_ns) as f64 / 1e9;
     let row_seconds = row_seconds(settings.seconds());
     let (outcome, intervals) = (collected.outcome(settings.timeout), collected.intervals(row_seconds));
+    let validity = match settings.load {
+        _ if outcome.planned == 0 => Validity::Invalid(NO_REQUESTS.to_owned()),
+        Load::Open { .. } => end.figures.judge(settings.loops()),
+        Load::Closed { .. } => Validity::Valid,
+    };
     let phases = collected.phases(&settings.phases(seconds), settings.timeout);
     let (latency, service) = collected.into_histograms();
     Recording {
@@ -353,6 +359,7 @@ fn recording(
         phases,
         server: Vec::new(),
         unchecked: end.unchecked,
+        unasked: end.unasked,
         validity,
     }
 }

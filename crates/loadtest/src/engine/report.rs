@@ -48,4 +48,6 @@ pub(super) struct Done {
     pub(super) saturated_seconds: u32,
     /// Replies that were dropped because the observer's queue was full.
     pub(super) unchecked: u64,
+    /// Connections on which bytes arrived although no request was in flight.
+    pub(super) unasked: u64,
 }

@@ -47,6 +47,7 @@ impl Counts {
         failures.closed += more.closed;
         failures.timeout += more.timeout;
         failures.malformed += more.malformed;
+        failures.surplus += more.surplus;
         failures.unsent += more.unsent;
         for (reason, count) in &more.connect {
             *failures.connect.entry(reason.clone()).or_default() += count;
@@ -139,8 +140,8 @@ mod tests {
     fn counts_add_up_to_an_outcome_whose_sums_hold() {
         let mut connect = BTreeMap::new();
         connect.insert("connection refused".to_owned(), 2);
-        let failures = Failures { connect, closed: 3, timeout: 4, malformed: 5, unsent: 6 };
-        let mut counts = Counts { planned: 50, right: 20, wrong: 7, late: 3, failures, ..Counts::default() };
+        let failures = Failures { connect, closed: 3, timeout: 4, malformed: 5, surplus: 7, unsent: 6 };
+        let mut counts = Counts { planned: 57, right: 20, wrong: 7, late: 3, failures, ..Counts::default() };
         counts.right_ns = 5_500_000_000;
         counts.statuses.add(200, 20);
         let mut twice = counts.clone();
@@ -149,7 +150,7 @@ mod tests {
         assert_eq!(outcome.planned, outcome.answered + outcome.failures.total());
         assert_eq!(outcome.sent, outcome.planned - 4 - 12);
         assert_eq!(outcome.statuses[&200], 40);
-        // By hand: 11 s of right answers, and 2 s for each of the 60 others.
-        assert_eq!(outcome.rating, 131.0);
+        // By hand: 11 s of right answers, and 2 s for each of the 74 others.
+        assert_eq!(outcome.rating, 159.0);
     }
 }

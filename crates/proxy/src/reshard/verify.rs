@@ -27,6 +27,8 @@ pub struct Verified {
     pub differing_keys: u64,
     /// Number of keys that are on the nodes but not in the source.
     pub extra_keys: u64,
+    /// These keys; only the first [`LISTED_MAX`] of them.
+    pub extra: Vec<Vec<u8>>,
 }
 
 /// A key that differs.
@@ -105,7 +107,11 @@ impl Reshard<'_> {
                 on_progress(chunk.len() as u64);
             }
         }
-        found.extra_keys = self.each_extra_key(|_, _| Ok(()))?;
+        let extra = &mut found.extra;
+        found.extra_keys = self.each_extra_key(|_, keys| {
+            extra.extend(keys.iter().take(LISTED_MAX - extra.len()).cloned());
+            Ok(())
+        })?;
         Ok(found)
     }
 

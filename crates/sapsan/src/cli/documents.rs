@@ -66,14 +66,14 @@ pub(crate) enum OnError {
 #[derive(Debug, Args)]
 pub(crate) struct Export {
     /// The service's config file
-    #[arg(required_unless_present = "url", requires = "data")]
+    #[arg(required_unless_present = "url")]
     pub(crate) config: Option<PathBuf>,
     /// The data folder
     #[arg(long, value_name = "DIR", required_unless_present = "url")]
     pub(crate) data: Option<PathBuf>,
     /// A running server (http://ADDRESS:PORT, unix:PATH) instead of a folder. It is read page by page, so a document that changes
     /// meanwhile is written as it was before or after the change. For one moment of a running server, export a backup of it
-    #[arg(long, value_name = "URL", conflicts_with_all = ["config", "data"])]
+    #[arg(long, value_name = "URL")]
     pub(crate) url: Option<String>,
     /// The collection to write
     #[arg(long, value_name = "NAME")]

@@ -3,8 +3,9 @@
 use super::collection::CollectionProfile;
 use super::distinct::ValueSpace;
 use docs::config::is_name;
-use docs::import::{Input, SampledRecord, sample};
+use docs::import::{ImportError, Input, SampledRecord, sample};
 use loadtest::quantity::count;
+use std::io::Read;
 use std::ops::ControlFlow;
 use std::path::Path;
 
@@ -49,7 +50,7 @@ impl Draft {
         let draft = Draft { collections: Vec::new(), documents: 0, bytes: 0, is_whole: false };
         let mut reading = Reading { draft, name, fields_left: FIELDS_MAX, space: ValueSpace::default(), failed: None };
         let is_whole = sample(Input::File(file.to_owned()), &mut |record, bytes| reading.add(&record, bytes))
-            .map_err(|error| format!("{error}. {TAKEN}"))?;
+            .map_err(|error| explained(&error, file, reading.draft.documents))?;
         if let Some(failed) = reading.failed {
             return Err(format!("{}: {failed}", file.display()));
         }
@@ -75,6 +76,14 @@ impl Draft {
 /// The formats, for messages.
 const TAKEN: &str = "`sapsan init` reads .ndjson (a JSON object on each line), .json (an array of objects, or an object of such arrays), \
 .csv and .tsv (a line with the names of the fields, then a row for each document)";
+
+/// The error, and the formats if the file may have another one: if it can be read, and its first record cannot.
+fn explained(error: &ImportError, file: &Path, documents: u64) -> String {
+    if documents > 0 || std::fs::File::open(file).and_then(|mut file| file.read(&mut [0])).is_err() {
+        return error.to_string();
+    }
+    format!("{error}. {TAKEN}")
+}
 
 impl Reading {
     fn add(&mut self, record: &SampledRecord<'_>, bytes: u64) -> ControlFlow<()> {

@@ -1,9 +1,9 @@
 //! Destination of an export. A file is written under a temporary name in the same folder, and renamed when it is complete and on disk.
-//! So an export that ends early leaves no file.
+//! So an export that ends early leaves no file, also if a signal ends it ([`process::end_by_signal`]).
 
 use super::source::Stopped;
-use crate::console::{Outcome, output};
-use std::io::{BufWriter, Stdout, Write};
+use crate::console::{Outcome, output, process};
+use std::io::{BufWriter, Seek, SeekFrom, Stdout, Write};
 use std::path::{Path, PathBuf};
 use tempfile::NamedTempFile;
 
@@ -29,6 +29,7 @@ impl Destination {
         };
         name_is_free(name)?;
         let file = temporary(name).map_err(|error| unwritten(name, &error))?;
+        process::remove_at_signal(file.path());
         Ok(Destination::File { name: name.to_owned(), file: BufWriter::with_capacity(BUFFER_BYTES, file) })
     }
 
@@ -64,6 +65,16 @@ impl Write for Destination {
         match self {
             Destination::StandardOutput(out) => out.flush(),
             Destination::File { file, .. } => file.flush(),
+        }
+    }
+}
+
+/// A file only: an archive is written with its places.
+impl Seek for Destination {
+    fn seek(&mut self, to: SeekFrom) -> std::io::Result<u64> {
+        match self {
+            Destination::StandardOutput(_) => Err(std::io::ErrorKind::NotSeekable.into()),
+            Destination::File { file, .. } => file.seek(to),
         }
     }
 }

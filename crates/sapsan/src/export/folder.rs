@@ -45,12 +45,24 @@ impl<'d> FolderSource<'d> {
     }
 }
 
+/// The fields whose schema lists `string` beside other types.
+fn may_be_text(info: &CollectionInfo) -> Vec<String> {
+    let schema: serde_json::Value =
+        info.schema.as_deref().and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default();
+    let lists_text = |field: &str| {
+        let types = schema["properties"][field]["type"].as_array();
+        types.is_some_and(|types| types.iter().any(|name| name == "string"))
+    };
+    info.fields.iter().map(|field| field.name.clone()).filter(|name| lists_text(name)).collect()
+}
+
 impl Source for FolderSource<'_> {
     fn collections(&self) -> Result<Vec<CollectionOutline>, String> {
         let outline = |info: &CollectionInfo| CollectionOutline {
             name: info.name.clone(),
             key: info.key.field.clone(),
             fields: Some(info.fields.iter().map(|field| field.name.clone()).collect()),
+            may_be_text: may_be_text(info),
         };
         Ok(self.database.catalog().collections.iter().map(|info| outline(info)).collect())
     }

@@ -54,7 +54,7 @@ impl Source for ServerSource {
         let text = |value: Option<JsonValue<'_>>| value.and_then(|value| value.as_str()).map(|text| text.into_owned());
         let outline = |value: JsonValue<'_>| {
             let key = text(value.field("key")?.field("field"))?;
-            Some(CollectionOutline { name: text(value.field("name"))?, key, fields: None })
+            Some(CollectionOutline { name: text(value.field("name"))?, key, fields: None, may_be_text: Vec::new() })
         };
         let schema = StoredDocument::from_bytes(&stored).ok();
         let collections = schema.as_ref().and_then(|schema| schema.root().field("collections"));

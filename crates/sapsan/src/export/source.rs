@@ -21,6 +21,8 @@ pub(crate) struct CollectionOutline {
     pub(crate) key: String,
     /// The fields that its schema declares, in the schema's order. `None`: the source does not know the schema.
     pub(crate) fields: Option<Vec<String>>,
+    /// Those of them whose values may be text as well as arrays or objects: an import of a table reads a quoted cell as text.
+    pub(crate) may_be_text: Vec<String>,
 }
 
 /// Why an export ended early.

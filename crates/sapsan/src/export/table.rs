@@ -17,6 +17,8 @@ pub(crate) struct TableWritten {
     pub(crate) documents: u64,
     /// Columns that the schema does not declare and that have values other than text. An import would read these values as text.
     pub(crate) untyped: Vec<String>,
+    /// Columns whose schema permits text, and that have arrays or objects in quotes. An import would read these as text.
+    pub(crate) quoted: Vec<String>,
 }
 
 /// Writes a collection as a table.
@@ -38,7 +40,7 @@ pub(crate) fn write_table(
         documents += 1;
         Ok(())
     })?;
-    Ok(TableWritten { documents, untyped: columns.untyped() })
+    Ok(TableWritten { documents, untyped: columns.untyped(), quoted: columns.quoted(collection) })
 }
 
 /// The columns of a table.
@@ -49,6 +51,8 @@ struct Columns {
     declared: Option<usize>,
     /// For each column: whether it has values other than text.
     other: Vec<bool>,
+    /// For each column: whether it has arrays or objects in quotes.
+    in_quotes: Vec<bool>,
     /// For each column: the range of its cell in `cells`, for the row that is being made.
     row: Vec<std::ops::Range<usize>>,
     cells: Vec<u8>,
@@ -56,8 +60,9 @@ struct Columns {
 
 impl Columns {
     fn new(collection: &CollectionOutline) -> Columns {
-        let (names, places, other) = (Vec::new(), HashMap::new(), Vec::new());
-        let mut columns = Columns { names, places, declared: None, other, row: Vec::new(), cells: Vec::new() };
+        let (names, places, other, in_quotes) = (Vec::new(), HashMap::new(), Vec::new(), Vec::new());
+        let mut columns =
+            Columns { names, places, declared: None, other, in_quotes, row: Vec::new(), cells: Vec::new() };
         columns.place(&collection.key);
         collection.fields.iter().flatten().for_each(|name| {
             columns.place(name);
@@ -74,6 +79,7 @@ impl Columns {
         self.places.insert(name.to_owned(), self.names.len());
         self.names.push(name.to_owned());
         self.other.push(false);
+        self.in_quotes.push(false);
         self.names.len() - 1
     }
 
@@ -87,7 +93,9 @@ impl Columns {
                 ));
             }
             let place = self.place(&name);
-            self.other[place] |= value.stored_string().is_none() && !value.is_null();
+            let is_other = value.stored_string().is_none() && !value.is_null();
+            self.other[place] |= is_other;
+            self.in_quotes[place] |= is_other && needs_quotes(&String::from_utf8_lossy(value.raw()));
             if self.names.len() > COLUMNS_MAX {
                 return Err(format!(
                     "the documents have more than {COLUMNS_MAX} different fields, and a table has at most as many columns. Use `--format ndjson`"
@@ -135,6 +143,16 @@ impl Columns {
         let others = self.names.iter().zip(&self.other).skip(declared);
         others.filter(|(_, is_other)| **is_other).map(|(name, _)| name.clone()).collect()
     }
+
+    fn quoted(&self, collection: &CollectionOutline) -> Vec<String> {
+        let has = |name: &&String| self.places.get(*name).is_some_and(|place| self.in_quotes[*place]);
+        collection.may_be_text.iter().filter(has).cloned().collect()
+    }
+}
+
+/// Whether the text of a cell has to be in quotes.
+fn needs_quotes(text: &str) -> bool {
+    text.contains([',', '"', '\n', '\r'])
 }
 
 fn append_cell(value: JsonValue<'_>, out: &mut Vec<u8>) {
@@ -154,7 +172,7 @@ fn is_ambiguous(text: &str) -> bool {
 
 /// Appends a cell, in quotes if its text requires them or `is_quoted` is set.
 fn append_text(text: &str, is_quoted: bool, out: &mut Vec<u8>) {
-    if !is_quoted && !text.contains([',', '"', '\n', '\r']) {
+    if !is_quoted && !needs_quotes(text) {
         return out.extend_from_slice(text.as_bytes());
     }
     let text = if text.contains('"') { Cow::Owned(text.replace('"', "\"\"")) } else { Cow::Borrowed(text) };
@@ -172,7 +190,12 @@ mod tests {
 
     impl Source for Fixed {
         fn collections(&self) -> Result<Vec<CollectionOutline>, String> {
-            Ok(vec![CollectionOutline { name: "c".to_owned(), key: "id".to_owned(), fields: self.1.clone() }])
+            Ok(vec![CollectionOutline {
+                name: "c".to_owned(),
+                key: "id".to_owned(),
+                fields: self.1.clone(),
+                may_be_text: vec!["b".to_owned(), "a".to_owned()],
+            }])
         }
 
         fn each(&self, _: &str, visit: &mut crate::export::source::Visit<'_>) -> Result<(), Stopped> {
@@ -210,7 +233,18 @@ mod tests {
             "",
         ];
         assert_eq!(text, rows.join("\r\n"));
-        assert_eq!(written, TableWritten { documents: 3, untyped: vec!["more".to_owned(), "c,d".to_owned()] });
+        let untyped = vec!["more".to_owned(), "c,d".to_owned()];
+        assert_eq!(written, TableWritten { documents: 3, untyped, quoted: Vec::new() });
+    }
+
+    /// `[1]` needs no quotes, so an import reads it as an array; `[1,2]` does.
+    #[test]
+    fn an_array_in_quotes_is_reported_where_an_import_would_take_it_for_text() {
+        let documents = &[r#"{"id":1,"a":[1,2],"b":[1],"c":[1,2]}"#, r#"{"id":2,"a":"text","b":"t,u"}"#];
+        let fields = ["a", "b", "c"].map(str::to_owned).to_vec();
+        let (text, written) = written(&Fixed(documents, Some(fields))).expect("a table");
+        assert_eq!(text, "id,a,b,c\r\n1,\"[1,2]\",[1],\"[1,2]\"\r\n2,text,\"t,u\",\r\n");
+        assert_eq!((written.untyped, written.quoted), (Vec::new(), vec!["a".to_owned()]));
     }
 
     #[test]

@@ -183,7 +183,7 @@ fn no_command_panics_or_complains_where_nobody_reads_its_output() {
     let closed = || Stdio::from(std::io::pipe().expect("a pipe").1);
     let query =
         |format: &'static str| ["query", "service.toml", "--data", "d", "--format", format, "SELECT id FROM items"];
-    let commands: [(&[&str], i32); 31] = [
+    let commands: [(&[&str], i32); 32] = [
         (&["--help"], 0),
         (&["--version"], 0),
         (&["help", "serve"], 0),
@@ -197,6 +197,7 @@ fn no_command_panics_or_complains_where_nobody_reads_its_output() {
         (&["generate", "travels", "t.zip", "--users", "10", "--locations", "10", "--visits", "10"], 0),
         (&["token", "reader", "--allow", "read"], 0),
         (&["export"], 2),
+        (&["export", "service.toml"], 2),
         (&["export", "service.toml", "--data", "d"], 0),
         (&["export", "service.toml", "--data", "d", "--format", "csv"], 0),
         (&["init", "items.ndjson"], 0),
@@ -225,6 +226,8 @@ fn no_command_panics_or_complains_where_nobody_reads_its_output() {
         };
         let run = |notices: Stdio| {
             made.map(|folder_name| std::fs::remove_dir_all(folder.path().join(folder_name)));
+            // `generate` overwrites none.
+            ["users.ndjson", "t.zip"].map(|file| std::fs::remove_file(folder.path().join(file)).ok());
             let mut process = Command::new(env!("CARGO_BIN_EXE_sapsan"));
             let process = process.current_dir(folder.path()).args(command).stdout(closed()).stderr(notices);
             process.spawn().and_then(|child| child.wait_with_output()).expect("the binary runs")
@@ -502,6 +505,64 @@ fn a_token_that_no_file_could_have_is_not_made() {
 }
 
 #[test]
+fn a_token_that_is_over_is_made_with_a_note() {
+    let folder = folder();
+    let noted = |until: &str| {
+        let output = sapsan(folder.path(), &["token", "a", "--allow", "read", "--until", until]);
+        assert!(output.status.success());
+        String::from_utf8_lossy(&output.stderr).into_owned()
+    };
+    assert!(noted("1970-01-01").contains("--until 1970-01-01 has passed"));
+    assert_eq!(noted("9999-01-01"), "");
+}
+
+#[test]
+fn an_import_without_its_file_makes_no_data_folder() {
+    let folder = folder();
+    let import = ["import", "service.toml", "--data", "d", "items.ndjson", "nowhere.ndjson", "--collection", "items"];
+    let output = sapsan(folder.path(), &import);
+    let told = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success() && told.contains("nowhere.ndjson: No such file"), "{told}");
+    assert!(!folder.path().join("d").exists());
+}
+
+/// A signal arrives while the file has its temporary name.
+#[test]
+fn a_signal_leaves_no_part_of_a_file() {
+    let folder = folder();
+    let files = || {
+        let names =
+            std::fs::read_dir(folder.path()).expect("a folder").map(|entry| entry.expect("an entry").file_name());
+        names.map(|name| name.to_string_lossy().into_owned()).filter(|name| name.contains("big")).collect::<Vec<_>>()
+    };
+    for signal in ["-INT", "-TERM"] {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_sapsan"));
+        let command =
+            command.current_dir(folder.path()).args(["generate", "travels", "big.zip", "--visits", "100000000"]);
+        let mut making = Serving(command.stderr(Stdio::null()).spawn().expect("the binary runs"));
+        let begun = std::time::Instant::now();
+        while files().is_empty() {
+            assert!(begun.elapsed() < std::time::Duration::from_secs(30), "no file is begun");
+            std::thread::sleep(std::time::Duration::from_millis(5));
+        }
+        assert!(files().iter().all(|name| name.ends_with(".part")), "{:?}", files());
+        // The file is noted right after it is made.
+        std::thread::sleep(std::time::Duration::from_millis(100));
+        let sent = Command::new("kill").args([signal, &making.0.id().to_string()]).status().expect("kill runs");
+        assert!(sent.success());
+        assert_eq!(making.0.wait().expect("it ends").code(), Some(130));
+        assert_eq!(files(), [""; 0]);
+    }
+    std::fs::write(folder.path().join("mine.zip"), "mine").expect("a file");
+    let output = sapsan(
+        folder.path(),
+        &["generate", "travels", "mine.zip", "--users", "1", "--locations", "1", "--visits", "1"],
+    );
+    let told = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success() && told.contains("exists already"), "{told}");
+}
+
+#[test]
 fn the_access_log_is_a_line_for_each_request_on_standard_output() {
     let folder = folder();
     let mut server = Command::new(env!("CARGO_BIN_EXE_sapsan"))
@@ -544,6 +605,44 @@ fn the_log_has_the_lines_of_its_level() {
     };
     assert!(logged("info").contains("INFO"), "a start tells how the memory is divided");
     assert!(!logged("error").contains("INFO"));
+}
+
+/// The shell sets the limit, since a test must not lower its own process's.
+#[test]
+fn a_server_raises_its_limit_of_descriptors_and_keeps_its_connections_below_it() {
+    let folder = folder();
+    let started = |limit: &str, arguments: &str| {
+        let mut command = Command::new("sh");
+        let line = format!("ulimit {limit} && exec \"$0\" {arguments}");
+        let command = command.current_dir(folder.path()).args(["-c", &line, env!("CARGO_BIN_EXE_sapsan")]);
+        Serving(command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the shell runs"))
+    };
+    let told = |mut serving: Serving| {
+        let mut told = String::new();
+        serving.0.stderr.take().expect("its notices").read_to_string(&mut told).expect("text");
+        told
+    };
+    let (serve, proxy) = ("serve service.toml --data d", "proxy --listen 127.0.0.1:0 --nodes 127.0.0.1:1");
+    for arguments in [serve, proxy] {
+        let refused = told(started("-n 24", arguments));
+        assert!(refused.contains("may open 24 files") && refused.contains("with `ulimit -n "), "{refused}");
+
+        let mut serving = started("-n 256", arguments);
+        BufReader::new(serving.0.stdout.take().expect("its output")).read_line(&mut String::new()).expect("a line");
+        let sent = Command::new("kill").args(["-TERM", &serving.0.id().to_string()]).status().expect("kill runs");
+        assert!(sent.success());
+        let log = told(serving);
+        let line = log.lines().find(|line| line.contains("descriptors=256")).unwrap_or_else(|| panic!("{log}"));
+        let value = line.split("s_max=").nth(1).and_then(|rest| rest.split(' ').next()?.parse::<u32>().ok());
+        assert!(value.is_some_and(|value| (16..256).contains(&value)), "{line}");
+
+        let mut serving = started("-S -n 64", arguments);
+        BufReader::new(serving.0.stdout.take().expect("its output")).read_line(&mut String::new()).expect("a line");
+        let limits = std::fs::read_to_string(format!("/proc/{}/limits", serving.0.id())).expect("its limits");
+        let line = limits.lines().find(|line| line.starts_with("Max open files")).expect("the limit of files");
+        let [soft, hard] = [3, 4].map(|place| line.split_whitespace().nth(place).expect("a number"));
+        assert!(soft == hard && soft != "64", "{line}");
+    }
 }
 
 /// The query visits a million combinations of rows, which takes longer than a thousandth of a second anywhere.

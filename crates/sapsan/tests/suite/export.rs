@@ -104,6 +104,30 @@ fn an_export_that_is_imported_gives_the_same_documents() {
 }
 
 #[test]
+fn a_file_and_a_server_are_not_both_exported() {
+    let folder = tempfile::tempdir().expect("a folder");
+    for arguments in [&["service.toml"][..], &["--data", "d"], &["service.toml", "--data", "d"]] {
+        let told = refused(folder.path(), &[&["export", "--url", "http://127.0.0.1:1"], arguments].concat());
+        assert!(told.contains("leave out CONFIG and --data"), "{told}");
+    }
+}
+
+#[test]
+fn arrays_that_a_table_makes_text_are_reported() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let folder = folder.path();
+    let config = "[collections.c]\nkey = { field = \"id\", type = \"u32\" }\n[collections.c.schema.properties]\n\
+                  both = { type = [\"string\", \"array\"] }\nlist = { type = \"array\" }\n";
+    std::fs::write(folder.join("service.toml"), config).expect("a file");
+    std::fs::write(folder.join("c.ndjson"), "{\"id\":1,\"both\":[1,2],\"list\":[1,2]}\n").expect("a file");
+    done(folder, &["import", "service.toml", "--data", "d", "c.ndjson", "--collection", "c"]);
+    let output = sapsan(folder, &["export", "service.toml", "--data", "d", "--out", "c.csv"]);
+    let told = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && told.contains("permits text in the fields both, so"), "{told}");
+    assert!(imported(folder, "c.csv", &["--collection", "c"], "c").contains(r#""both":"[1,2]","list":[1,2]"#));
+}
+
+#[test]
 fn an_empty_collection_is_exported_as_one() {
     let folder = tempfile::tempdir().expect("a folder");
     let folder = folder.path();
@@ -216,7 +240,7 @@ fn what_cannot_be_exported_is_told_with_what_can() {
         (&["service.toml", "--data", "nowhere"][..], "nowhere is no data folder"),
         (&["--url", "somewhere"], "http://ADDRESS:PORT or unix:PATH is expected"),
         (&["service.toml"], "--data <DIR>"),
-        (&["--url", "http://127.0.0.1:1", "--data", "d"], "cannot be used with"),
+        (&["--url", "http://127.0.0.1:1", "--data", "d"], "leave out CONFIG and --data"),
     ] {
         let told = told(arguments);
         assert!(told.contains(expected), "{arguments:?}: {told}");

@@ -171,6 +171,20 @@ fn data_that_make_no_service_are_told_with_their_place() {
 }
 
 #[test]
+fn the_formats_are_told_only_where_the_format_is_the_problem() {
+    let names_formats = |name: &str, text: &str| {
+        let folder = folder_with("goods.ndjson", text);
+        let output = sapsan(folder.path(), &["init", name]);
+        assert!(!output.status.success());
+        String::from_utf8_lossy(&output.stderr).contains("`sapsan init` reads .ndjson")
+    };
+    assert!(names_formats("goods.ndjson", "<xml/>\n"));
+    assert!(!names_formats("goods.ndjson", "{\"id\":1}\n{\"id\"\n"));
+    assert!(!names_formats("nowhere.ndjson", ""));
+    assert!(!names_formats(".", ""));
+}
+
+#[test]
 fn a_line_that_is_longer_than_a_document_may_be_is_told() {
     let folder = folder_with("goods.ndjson", "");
     let file = std::fs::File::options().write(true).open(folder.path().join("goods.ndjson")).expect("the file");

@@ -43,6 +43,11 @@ fn a_redis_is_copied_compared_and_what_differs_is_a_failure() {
     let differing =
         format!("of 300 keys 1 differ, and the nodes have 0 keys that are not theirs:\n  \"{key}\" has another value");
     assert!(!output.status.success() && told(&output).contains(&differing), "{}", told(&output));
+    node.command::<()>(("SET", &key, key.trim_start_matches("key:"))).expect("the value of the source");
+    node.command::<()>(("SET", "nobody's", "x")).expect("a key");
+    let output = reshard(&servers, &["--hash", "ketama", "--no-copy", "--verify"]);
+    let extra = "of 300 keys 0 differ, and the nodes have 1 keys that are not theirs:\n  \"nobody\\'s\" is on a node, and not its key\nCopy again";
+    assert!(!output.status.success() && told(&output).contains(extra), "{}", told(&output));
 }
 
 #[test]

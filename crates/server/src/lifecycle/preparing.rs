@@ -46,6 +46,8 @@ pub enum ServerStartError {
         /** The system's reason. */
         source: std::io::Error,
     },
+    /// The process may open too few files and connections.
+    Descriptors(reactor::DescriptorShortage),
     /// Threads or descriptors ran out.
     System(std::io::Error),
 }
@@ -81,6 +83,7 @@ impl std::fmt::Display for ServerStartError {
             ServerStartError::Listen { address, source, .. } => {
                 write!(formatter, "cannot listen on {address}: {source}")
             }
+            ServerStartError::Descriptors(shortage) => write!(formatter, "cannot start: {shortage}"),
             ServerStartError::System(source) => write!(formatter, "cannot start: {source}"),
         }
     }

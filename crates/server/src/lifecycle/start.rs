@@ -14,7 +14,7 @@ use crate::service::{Pools, Service, Shared};
 use crate::threads::query_pool::QueryPool;
 use executor::ThreadPool;
 use http::{AccessLog, ClientLimits, Deadlines, HttpServer, QueuedWriter, QueuedWriterThread};
-use reactor::{ListenerSettings, Reactor};
+use reactor::{Descriptors, ListenerSettings, Reactor};
 use std::net::{SocketAddr, TcpListener};
 use std::path::Path;
 use std::sync::Arc;
@@ -23,6 +23,10 @@ use std::time::{Duration, Instant};
 /// The settings of addresses, for messages.
 const HTTP_SETTING: &str = "--http ADDRESS:PORT";
 const ADMIN_SETTING: &str = "`[server] admin`";
+/// Descriptors for files: those of the data folder (about ten), of queries that sort on disk, of a backup, of the configuration.
+const OWN_DESCRIPTORS: u64 = 40;
+/// With fewer connections a server does not start: a few idle clients would take all of them.
+const CONNECTIONS_LEAST: u64 = 16;
 
 /// A running server.
 pub struct RunningServer {
@@ -95,6 +99,21 @@ pub fn capacity(settings: &ServerConfig) -> String {
     )
 }
 
+/// Raises the limit of descriptors as far as permitted, and lowers the number of connections to what it leaves: an accept that fails
+/// for want of a descriptor would come too late, when the store has none either.
+fn within_descriptors(mut division: Division, loops: usize) -> Result<Division, ServerStartError> {
+    let descriptors = Descriptors::raised();
+    let most =
+        descriptors.connections(loops, OWN_DESCRIPTORS, CONNECTIONS_LEAST).map_err(ServerStartError::Descriptors)?;
+    let (descriptors, wanted) = (descriptors.limit, division.connections);
+    if most < wanted {
+        let why = "the limit of descriptors leaves fewer connections than the configuration: raise it with `ulimit -n`";
+        tracing::warn!(descriptors, connections_max = most, wanted, "{why}");
+    }
+    division.connections = wanted.min(most);
+    Ok(division)
+}
+
 /// Tries the address, so that a port in use is reported before a data folder is made or its log replayed.
 fn try_address(address: SocketAddr, setting: &'static str) -> Result<(), ServerStartError> {
     if address.port() == 0 {
@@ -140,7 +159,7 @@ fn start_pools(settings: &ServerConfig, division: &Division) -> Result<Pools, ex
 pub fn start(config: &ServiceConfig, data: &Path) -> Result<RunningServer, ServerStartError> {
     let started = Instant::now();
     let settings = &config.server;
-    let division = Division::of(settings);
+    let division = within_descriptors(Division::of(settings), settings.threads)?;
     let mut reactor = Reactor::new(reactor_settings(settings, &division)).map_err(ServerStartError::System)?;
     let mut documents = complete(config)?;
     documents.builds_indexes_later = true;

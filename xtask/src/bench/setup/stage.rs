@@ -82,6 +82,9 @@ impl Stage {
 
     fn generate_as(&self, name: &str, [users, locations, visits]: Counts, more: &[&str]) -> Result<PathBuf, String> {
         let zip = self.folder.path().join(format!("{name}-{users}-{locations}-{visits}.zip"));
+        if zip.is_file() {
+            return Ok(zip); // the same seed, so the same data; the command overwrites no file
+        }
         let counts = [users, locations, visits].map(|count| count.to_string());
         let mut command = Command::new(&self.sapsan);
         command.args(["generate", "travels"]).arg(&zip);

@@ -26,7 +26,7 @@ fn of_folder(data: &Path, to: &Path) -> Outcome {
     }
     let (store, _) = Store::open(data, StoreOptions::default()).map_err(|error| match error.kind() {
         ErrorKind::InUse => {
-            format!("{}: a server has it open: name the server, as in http://127.0.0.1:8080", data.display())
+            format!("{}: another process has it open. If that is a server, name its address, as in http://127.0.0.1:8080; otherwise wait for its end", data.display())
         }
         _ => format!("{}: {error}", data.display()),
     })?;

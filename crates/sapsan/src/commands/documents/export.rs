@@ -1,7 +1,7 @@
 //! `sapsan export`: the documents of a data folder, or of a running server, as lines of JSON, as arrays or as a table.
 
 use crate::cli::{Export, ExportFormat};
-use crate::console::{Outcome, output};
+use crate::console::{Outcome, output, process};
 use crate::export::{
     CollectionOutline, Destination, FolderSource, ServerSource, Source, name_is_free, write_arrays, write_lines,
     write_table,
@@ -13,14 +13,21 @@ use server::config::ServiceConfig;
 use std::path::Path;
 
 pub(crate) fn run(arguments: &Export) -> Outcome {
+    process::end_by_signal()?;
     // Checked before anything is opened.
     arguments.out.as_deref().map_or(Ok(()), name_is_free)?;
     match (&arguments.url, &arguments.config, &arguments.data) {
-        (Some(url), ..) => {
+        (Some(url), None, None) => {
             let remote = Remote::of(url, &arguments.secret);
             let remote =
                 remote.unwrap_or_else(|| Err(format!("--url {url}: http://ADDRESS:PORT or unix:PATH is expected")))?;
             export(arguments, &ServerSource::new(remote))
+        }
+        (Some(url), ..) => {
+            // Here and not in the declaration: clap would show the usage without --url.
+            Err(format!(
+                "--url {url} names a running server, which knows its file and its folder: leave out CONFIG and --data"
+            ))
         }
         (None, Some(config), Some(data)) => of_folder(arguments, config, data),
         _ => Err("CONFIG and --data DIR, or --url URL, are expected".to_owned()),
@@ -43,12 +50,12 @@ fn export(arguments: &Export, source: &dyn Source) -> Outcome {
     let format = format(arguments);
     let collections = chosen(arguments, format, &all)?;
     let mut out = Destination::open(arguments.out.as_deref())?;
-    let mut untyped = Vec::new();
+    let (mut untyped, mut quoted) = (Vec::new(), Vec::new());
     let names: Vec<&str> = collections.iter().map(|collection| collection.name.as_str()).collect();
     let exported = match (format, &collections[..]) {
         (ExportFormat::Ndjson, [only, ..]) => write_lines(source, &only.name, &mut out),
         (ExportFormat::Csv, [only, ..]) => write_table(source, only, &mut out).map(|written| {
-            untyped = written.untyped;
+            (untyped, quoted) = (written.untyped, written.quoted);
             written.documents
         }),
         _ => write_arrays(source, &names, arguments.collection.is_none(), &mut out),
@@ -59,6 +66,12 @@ fn export(arguments: &Export, source: &dyn Source) -> Outcome {
         let columns = untyped.join(", ");
         output::notice(format_args!(
             "the schema does not declare the fields {columns}, so an import of this table reads their values as text. `--format ndjson` keeps their types"
+        ));
+    }
+    if !quoted.is_empty() {
+        let columns = quoted.join(", ");
+        output::notice(format_args!(
+            "the schema permits text in the fields {columns}, so an import of this table reads their arrays and objects as text. `--format ndjson` keeps their types"
         ));
     }
     match &arguments.out {

@@ -1,12 +1,12 @@
 //! `sapsan generate travels OUT` and `sapsan generate stackoverflow-users`: seeded test data.
 
 use crate::cli::{Generate, GenerateForumUsers, GenerateTravels, GenerateWhat};
-use crate::console::{Outcome, output, progress};
+use crate::console::{Outcome, output, process, progress};
+use crate::export::{Destination, Stopped};
 use crate::generate::{Counts, ForumUsers, Travels};
-use std::fs::File;
-use std::io::BufWriter;
 
 pub(crate) fn run(arguments: &Generate) -> Outcome {
+    process::end_by_signal()?;
     match &arguments.what {
         GenerateWhat::Travels(arguments) => travels(arguments),
         GenerateWhat::StackoverflowUsers(arguments) => forum_users(arguments),
@@ -20,12 +20,11 @@ fn travels(arguments: &GenerateTravels) -> Outcome {
     }
     let data = Travels { counts, only_visits: arguments.only_visits, seed: arguments.seed };
     let total = data.entities();
+    let mut file = Destination::open(Some(&arguments.out))?;
     let bar = progress::documents(total);
-    let failed = |error: std::io::Error| format!("cannot write {}: {error}", arguments.out.display());
-    let file = BufWriter::new(File::create(&arguments.out).map_err(failed)?);
-    let file = data.write_zip(file, |done| bar.set_position(done)).map_err(failed)?;
-    file.into_inner().map_err(|error| failed(error.into_error()))?;
+    let written = data.write_zip(&mut file, |done| bar.set_position(done)).map(drop);
     bar.finish_and_clear();
+    file.finish(written.map_err(Stopped::Unwritten))?;
     output::line(format_args!("wrote {total} documents to {}", arguments.out.display()))
 }
 
@@ -36,10 +35,10 @@ fn forum_users(arguments: &GenerateForumUsers) -> Outcome {
         let written = data.write(std::io::stdout().lock(), |_| {});
         return output::ended(written);
     };
+    let mut file = Destination::open(Some(out))?;
     let bar = progress::documents(arguments.docs);
-    let failed = |error: std::io::Error| format!("cannot write {}: {error}", out.display());
-    let file = File::create(out).map_err(failed)?;
-    data.write(file, |done| bar.set_position(done)).map_err(failed)?;
+    let written = data.write(&mut file, |done| bar.set_position(done));
     bar.finish_and_clear();
+    file.finish(written.map_err(Stopped::Unwritten))?;
     output::line(format_args!("wrote {} documents to {}", arguments.docs, out.display()))
 }

@@ -39,6 +39,8 @@ pub(in crate::commands) fn into(config: &ServiceConfig, data: &Path, files: &[Pa
 fn load(config: &ServiceConfig, data: &Path, files: &[PathBuf], options: &ImportOptions) -> Outcome {
     let started = Instant::now();
     let documents = server::complete(config).map_err(|mistakes| mistakes.to_string())?;
+    // Before a data folder is made.
+    files.iter().try_for_each(|file| check_readable(file))?;
     let database = folder::open_to_write(config, &documents, data)?;
     let inputs = files.iter().map(|file| input(file)).collect();
     let bar = progress::bytes(0);
@@ -61,6 +63,15 @@ fn load(config: &ServiceConfig, data: &Path, files: &[PathBuf], options: &Import
     if report.skipped > 0 {
         // Exit status 0 means that everything was done.
         return Err(format!("{} records were skipped, see above; all others are stored", report.skipped));
+    }
+    Ok(())
+}
+
+/// A pipe is not opened here: it can be read once.
+fn check_readable(file: &Path) -> Outcome {
+    let failed = |error: std::io::Error| format!("{}: {error}", file.display());
+    if file != Path::new(STANDARD_INPUT) && std::fs::metadata(file).map_err(failed)?.is_file() {
+        std::fs::File::open(file).map_err(failed)?;
     }
     Ok(())
 }

@@ -1,7 +1,7 @@
 //! `sapsan init FILE`: a service file, drafted from documents.
 
 use crate::cli::Init;
-use crate::console::{Outcome, output};
+use crate::console::{Outcome, output, process};
 use crate::draft::{Draft, Shown};
 use crate::export::{Destination, Stopped, name_is_free};
 use server::config::ServiceConfig;
@@ -12,6 +12,7 @@ use std::path::Path;
 const NAME_SHOWN: &str = "service.toml";
 
 pub(crate) fn run(arguments: &Init) -> Outcome {
+    process::end_by_signal()?;
     // Checked before the data is read, which may take long.
     arguments.out.as_deref().map_or(Ok(()), name_is_free)?;
     let draft = Draft::read(&arguments.file, arguments.collection.as_deref())?;

@@ -4,6 +4,7 @@ use crate::cli::{LimitArguments, Proxy};
 use crate::console::{Outcome, logging, output, process};
 use proxy::config::{Ejection, NodeConfig, Password, ProxyConfig, ProxyLimits, Spread};
 use proxy::{Address, CertificateError, RunningProxy, TlsClient, TlsServer, nutcracker};
+use reactor::Descriptors;
 use server::{Signal, Termination};
 use std::net::SocketAddr;
 use std::path::Path;
@@ -11,6 +12,11 @@ use std::time::Duration;
 
 /// How long clients may take for what they were answered, after the first signal.
 const DRAIN: Duration = Duration::from_secs(10);
+
+/// Descriptors for files other than connections and those of loops: standard streams, sockets that listen, files that are read again.
+const OWN_DESCRIPTORS: u64 = 24;
+/// With fewer clients a proxy does not start: a few idle ones would take all of it.
+const CLIENTS_LEAST: u64 = 16;
 
 /// A proxy to start: its name where the file has several.
 struct Pool {
@@ -25,7 +31,9 @@ pub(crate) fn run(arguments: &Proxy) -> Outcome {
     let termination = process::claim_signals_with_hangup()?;
     let log = logging::start(arguments.log);
     let mut running = Vec::new();
-    for pool in pools(arguments)? {
+    let mut pools = pools(arguments)?;
+    keep_within_descriptors(&mut pools)?;
+    for pool in pools {
         let started = proxy::start(pool.config, &pool.listen).map_err(|error| error.to_string())?;
         started.on_broken(log.exit(process::BROKEN_STATUS));
         for address in started.addresses() {
@@ -38,6 +46,27 @@ pub(crate) fn run(arguments: &Proxy) -> Outcome {
         reload(arguments, &running);
     }
     end(termination, running)
+}
+
+/// Raises the limit of descriptors as far as permitted, and lowers each pool's number of clients to its share of what the limit
+/// leaves beside a connection from each loop to each node.
+fn keep_within_descriptors(pools: &mut [Pool]) -> Outcome {
+    let descriptors = Descriptors::raised();
+    let count = pools.len().max(1);
+    let loops = pools.iter().map(|pool| pool.config.threads.max(1)).sum();
+    let to_nodes: usize = pools.iter().map(|pool| pool.config.threads.max(1) * pool.config.nodes.len()).sum();
+    let left = descriptors.connections(loops, OWN_DESCRIPTORS + to_nodes as u64, CLIENTS_LEAST * count as u64);
+    let most = left.map_err(|shortage| format!("cannot start: {shortage}"))? / count;
+    for Pool { config, .. } in pools {
+        let wanted = config.limits.clients_max;
+        if most < wanted {
+            let (descriptors, why) =
+                (descriptors.limit, "the limit of descriptors leaves fewer clients than --clients-max");
+            tracing::warn!(descriptors, clients_max = most, wanted, "{why}: raise it with `ulimit -n`");
+        }
+        config.limits.clients_max = wanted.min(most);
+    }
+    Ok(())
 }
 
 fn serve_metrics(

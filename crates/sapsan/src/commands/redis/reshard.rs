@@ -154,6 +154,8 @@ fn report(found: &Verified) -> String {
     let key =
         |differing: &proxy::reshard::Differing| format!("  \"{}\" {}\n", differing.key.escape_ascii(), differing.how);
     let keys: String = found.differing.iter().map(key).collect();
+    let extra = |key: &Vec<u8>| format!("  \"{}\" is on a node, and not its key\n", key.escape_ascii());
+    let keys = keys + &found.extra.iter().map(extra).collect::<String>();
     format!(
         "of {} keys {} differ, and the nodes have {} keys that are not theirs:\n{keys}Copy again; --flushdb removes what is not theirs",
         found.keys, found.differing_keys, found.extra_keys

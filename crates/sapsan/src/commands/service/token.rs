@@ -4,6 +4,7 @@ use crate::cli::Token;
 use crate::console::{Outcome, output};
 use server::config::{is_scope, parse_moment};
 use server::token::{NewToken, RANDOM_BYTES};
+use std::time::SystemTime;
 
 pub(crate) fn run(arguments: &Token) -> Outcome {
     let name = &arguments.name;
@@ -17,6 +18,9 @@ pub(crate) fn run(arguments: &Token) -> Outcome {
     if let Some(until) = arguments.until.as_ref().filter(|until| parse_moment(until).is_none()) {
         return Err(format!("--until: {until:?} is no time: YYYY-MM-DD or YYYY-MM-DDTHH:MM:SSZ"));
     }
+    if let Some(until) = arguments.until.as_ref().filter(|until| is_over(until)) {
+        output::notice(format_args!("note: --until {until} has passed: this token is refused from the beginning"));
+    }
     let mut random = [0; RANDOM_BYTES];
     getrandom::fill(&mut random).map_err(|error| format!("the system gives no random bytes: {error}"))?;
     let token = NewToken::new(&random);
@@ -29,4 +33,8 @@ pub(crate) fn run(arguments: &Token) -> Outcome {
         token.sha256,
         allow.join(", "),
     ))
+}
+
+fn is_over(until: &str) -> bool {
+    parse_moment(until).is_some_and(|moment| moment <= SystemTime::now())
 }

@@ -111,7 +111,10 @@ fn a_backup_beside_writers_restores_all_that_was_acknowledged_before_it() {
         assert!(told.contains(text(&backups.join("first"))), "{told}");
         check_refused(&["backup", &url, "first"], "the folder is not empty");
         check_refused(&["backup", &url, "../data"], "is no name of a backup");
-        check_refused(&["backup", text(&data), text(&backups.join("second"))], "a server has it open");
+        check_refused(
+            &["backup", text(&data), text(&backups.join("second"))],
+            "another process has it open. If that is a server, name its address",
+        );
         before
     });
     assert!(count() > before.len());
