@@ -43,6 +43,7 @@ mod memtable_ranges;
 mod memtable_readers;
 mod memtables_max;
 mod model;
+mod moved_folder;
 mod pacing;
 mod pieces;
 mod pinned;
