@@ -22,6 +22,7 @@ mod crash;
 mod damage;
 mod damaged_pages;
 mod delete_range;
+mod deleted_files;
 mod derived_rows;
 mod direct_reads;
 mod examine;

@@ -150,9 +150,19 @@ fn refusal(stats: &Stats, is_near: bool) -> Option<String> {
             "the store takes no writes after a failed sync or a panic, which the log names: restart it".to_owned(),
         );
     }
+    if let Some(files) = &stats.files_deleted {
+        let named = if is_near { format!(" ({files})") } else { String::new() };
+        return Some(format!(
+            "files of the data folder were deleted under the server{named}: the store takes no writes, and reads go on; make a \
+             backup now, for the running server still has the data, and restore it"
+        ));
+    }
     if stats.is_stopped_by_damage {
         let damage = damage(stats, is_near).unwrap_or_else(|| "a page of the data file is damaged".to_owned());
         return Some(format!("{damage}; a checkpoint needs such a page, so no writes are taken: restore a backup"));
+    }
+    if let Some(why) = &stats.log_refusal {
+        return Some(format!("the store takes no writes: {}", if is_near { why.as_str() } else { "the log cannot grow" }));
     }
     let full = "the disk is full: the store takes no writes until there is room, and reads go on";
     stats.is_full.then(|| full.to_owned())

@@ -46,6 +46,8 @@ pub(crate) const TREE_NAME: &str = "tree";
 /// Name of the file whose lock keeps other processes out.
 pub(crate) const LOCK_NAME: &str = "lock";
 
+/// Interval at which the store looks whether its files have been deleted.
+pub(crate) const LOOK_FOR_FILES_EVERY: Duration = Duration::from_secs(1);
 /// Checks the limits of keys and values.
 pub(crate) fn check_limits(key: &[u8], value: &[u8]) -> Result<(), StoreError> {
     if key.len() > KEY_BYTES_MAX {

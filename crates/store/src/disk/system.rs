@@ -15,7 +15,7 @@ use std::sync::{Arc, Once};
 use rustix::fs::{self, AtFlags, FallocateFlags, FileType, Mode, OFlags};
 
 use super::ring::Ring;
-use super::{Access, DirectoryLock, Disk, DiskFile, Map, ReadQueue, ScratchFile};
+use super::{Access, DirectoryLock, Disk, DiskFile, HeldLock, Map, ReadQueue, ScratchFile};
 
 /// Mode of new files, less the process's umask.
 const FILE_MODE: Mode = Mode::from_bits_retain(0o666);
@@ -162,6 +162,12 @@ impl Disk for SystemDisk {
     }
 }
 
+impl HeldLock for File {
+    fn has_name(&self) -> io::Result<bool> {
+        Ok(fs::fstat(self)?.st_nlink > 0)
+    }
+}
+
 struct SystemFile {
     file: File,
 }
@@ -192,6 +198,10 @@ impl DiskFile for SystemFile {
         // SAFETY: a plain system call on a descriptor that `self.file` keeps open; no memory is passed.
         let result = unsafe { libc::sync_file_range(self.file.as_raw_fd(), start as i64, len as i64, flags) };
         if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+    }
+
+    fn has_name(&self) -> io::Result<bool> {
+        self.file.has_name()
     }
 
     fn map(&self, reserve: u64) -> io::Result<Map> {

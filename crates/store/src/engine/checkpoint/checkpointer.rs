@@ -23,7 +23,9 @@ use super::pieces::{self, Reached, Walk};
 use crate::base::error::StoreError;
 use crate::base::fail_stop::{Held, lock};
 use crate::base::key::Version;
-use crate::base::limits::{LOOK_AGAIN, READERS_WAIT_MAX, REST, RETRY_AFTER, RETRY_DAMAGED_AFTER, TICK};
+use crate::base::limits::{
+    LOOK_AGAIN, LOOK_FOR_FILES_EVERY, READERS_WAIT_MAX, REST, RETRY_AFTER, RETRY_DAMAGED_AFTER, TICK,
+};
 use crate::disk::end_sleeps_in_time;
 use crate::engine::Engine;
 use crate::engine::options::Durability;
@@ -195,6 +197,7 @@ impl Engine {
                 if self.is_closing.load(Ordering::Acquire) {
                     return;
                 }
+        let mut looked_at = Instant::now();
                 let rest = if self.checkpoints.damage_stop.is_set() { RETRY_DAMAGED_AFTER } else { RETRY_AFTER };
                 let may_try = failed_at.is_none_or(|at| at.elapsed() >= rest) || state.asked > state.served;
                 if may_try && !self.is_poisoned() && self.is_due(&state) {
@@ -214,6 +217,11 @@ impl Engine {
             drop(state);
             failed_at = match self.run_checkpoint(asked) {
                 Ok(()) => None,
+                if looked_at.elapsed() >= LOOK_FOR_FILES_EVERY {
+                    looked_at = Instant::now();
+                    // Checkpoints go on: see the module `deleted_files`.
+                    let _ = self.look_for_files();
+                }
                 Err(_) => Some(Instant::now()),
             };
         }
@@ -254,6 +262,7 @@ impl Engine {
             self.freeze().inspect_err(|_| failed_to_freeze = true)?;
             self.merge_frozen()
         });
+        let _ = self.look_for_files();
         let mut state = self.checkpoints.state();
         state.served = state.served.max(asked);
         state.tries += 1;

@@ -7,6 +7,7 @@
 
 pub(super) mod checkpointer;
 pub(super) mod damage_stop;
+pub(super) mod deleted_files;
 pub(crate) mod pace;
 pub(super) mod pieces;
 pub(super) mod room;

@@ -111,6 +111,7 @@ impl Engine {
             fail_stop,
             is_closing: Arc::default(),
             checkpoints,
+            deleted_files: Default::default(),
             room,
             throttle: Arc::default(),
             alarm: Default::default(),
