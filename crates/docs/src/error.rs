@@ -47,7 +47,9 @@ pub enum WriteError {
     },
     /// Try again later: nothing was changed.
     Busy,
-    /// The store takes no writes (disk full, an earlier failed sync, closing): nothing was changed.
+    /// The disk is full: nothing was changed. Writes are taken again when there is room.
+    DiskFull,
+    /// The store takes no writes (an earlier failed sync, closing): nothing was changed.
     Unavailable {
         /** The reason. */
         why: String,
@@ -89,6 +91,7 @@ impl From<engine::StoreError> for WriteError {
     fn from(error: engine::StoreError) -> Self {
         match error {
             engine::StoreError::Busy | engine::StoreError::Pinned { .. } => WriteError::Busy,
+            engine::StoreError::Full => WriteError::DiskFull,
             engine::StoreError::Unknown(source) => WriteError::Unknown { why: source.to_string() },
             engine::StoreError::Limit { what, limit } => WriteError::TooLarge { what: what.to_string(), limit },
             engine::StoreError::Refused { why } if why == VIEW_CANNOT_TAKE => WriteError::invalid(why, ""),
@@ -150,6 +153,7 @@ impl fmt::Display for WriteError {
             WriteError::Conflict { what } => out.write_str(what),
             WriteError::TooLarge { what, limit } => write!(out, "{what} is over {limit} bytes"),
             WriteError::Busy => out.write_str("too many writes wait, or long reads hold too many versions: try again"),
+            WriteError::DiskFull => out.write_str("no writes are taken: disk full; nothing was changed"),
             WriteError::Unavailable { why } => write!(out, "no writes are taken: {why}"),
             WriteError::Unknown { why } => write!(out, "the change may or may not be durable: {why}"),
         }

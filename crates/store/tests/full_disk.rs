@@ -209,6 +209,25 @@ fn opening_again_and_again_on_a_full_disk_takes_no_space() {
     }
 }
 
+#[test]
+fn a_store_that_is_opened_on_a_full_disk_says_so_before_the_first_write_is_refused() {
+    let directory = tempfile::tempdir().unwrap();
+    let (store, _, _, taken) = full_of_pages(directory.path());
+    drop(store);
+    let (disk, faults) = faulty(directory.path());
+    faults.room.store(0, Ordering::Relaxed);
+    faults.tells_room.store(true, Ordering::Relaxed);
+    let (store, _) = Store::open_on(Arc::new(disk), options()).unwrap();
+    let began = Instant::now();
+    while !store.stats().is_full {
+        assert!(began.elapsed() < PATIENCE, "not told");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let tree = store.existing_tree("t").unwrap().unwrap();
+    assert!(matches!(put(&store, tree, taken, 9000), Err(StoreError::Full)));
+    assert!(store.stats().is_full);
+}
+
 /// Puts values of this size from this key on until one is refused; returns how many were accepted.
 fn put_until_full(store: &Store, tree: TreeId, first: u32, bytes: usize) -> u32 {
     for key in first.. {

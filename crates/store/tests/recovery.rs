@@ -201,3 +201,45 @@ fn settings_that_cannot_work_are_refused_by_name() {
     options.memtable_bytes = 1000;
     assert!(matches!(Store::open(directory.path(), options).err(), Some(StoreError::Limit { .. })));
 }
+
+#[test]
+fn a_missing_segment_at_the_logs_start_is_named_with_its_fault_and_the_remedy() {
+    let directory = tempfile::tempdir().unwrap();
+    let (store, _) = Store::open(directory.path(), options()).unwrap();
+    for number in 1..=3000 {
+        put(&store, number).unwrap();
+    }
+    store.checkpoint().unwrap();
+    drop(store);
+    let refusal = || match Store::open(directory.path(), options()) {
+        Ok(_) => panic!("opened"),
+        Err(error) => error.to_string(),
+    };
+    let mut segments: Vec<_> = std::fs::read_dir(directory.path())
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| path.extension().is_some_and(|suffix| suffix == "log"))
+        .collect();
+    segments.sort();
+    let aside = tempfile::tempdir().unwrap();
+    for path in &segments {
+        std::fs::copy(path, aside.path().join(path.file_name().unwrap())).unwrap();
+        std::fs::remove_file(path).unwrap();
+    }
+    let missing = refusal();
+    let named = segments
+        .iter()
+        .find(|path| missing.contains(path.file_name().unwrap().to_str().unwrap()))
+        .unwrap_or_else(|| panic!("{missing}"));
+    assert!(missing.contains("which is missing: put the file back, or restore a backup"), "{missing}");
+    assert!(!missing.contains("data in tree"), "{missing}");
+    std::fs::write(named, b"").unwrap();
+    assert!(refusal().contains("which is empty"), "{}", refusal());
+    std::fs::write(named, b"x").unwrap();
+    assert!(refusal().contains("which has only 1 bytes"), "{}", refusal());
+    for path in &segments {
+        std::fs::copy(aside.path().join(path.file_name().unwrap()), path).unwrap();
+    }
+    let (store, _) = Store::open(directory.path(), options()).unwrap();
+    check(&store, 3000);
+}

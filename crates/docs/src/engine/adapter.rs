@@ -13,7 +13,7 @@ impl Classified for StoreError {
             StoreError::Busy => ErrorKind::Busy,
             StoreError::Pinned { .. } => ErrorKind::OldStates,
             StoreError::Unknown(_) => ErrorKind::OutcomeUnknown,
-            StoreError::Poisoned => ErrorKind::WritesStopped,
+            StoreError::Poisoned | StoreError::Deleted { .. } => ErrorKind::WritesStopped,
             StoreError::Full => ErrorKind::DiskFull,
             StoreError::Aborted => ErrorKind::Aborted,
             StoreError::Refused { .. } => ErrorKind::Refused,

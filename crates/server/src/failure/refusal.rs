@@ -47,6 +47,7 @@ pub(crate) fn of_write(error: &WriteError) -> Failure {
         WriteError::Conflict { .. } => FailureKind::Conflict,
         WriteError::TooLarge { .. } => FailureKind::TooLarge,
         WriteError::Busy => FailureKind::Busy,
+        WriteError::DiskFull => FailureKind::DiskFull,
         _ => FailureKind::Unavailable,
     };
     match error {
@@ -80,7 +81,7 @@ pub(crate) fn of_read(error: &ReadError) -> Failure {
         // No reader is free, or the configuration has just changed.
         Some(ErrorKind::Busy) => FailureKind::Busy,
         // The disk has no room for a view's verification to sort outside memory.
-        Some(ErrorKind::DiskFull) => FailureKind::Unavailable,
+        Some(ErrorKind::DiskFull) => FailureKind::DiskFull,
         _ => {
             tracing::error!(%error, "a read failed");
             FailureKind::Internal
@@ -123,7 +124,7 @@ pub(crate) fn of_query(error: &QueryError) -> Failure {
             return Failure::new(FailureKind::OutOfTime, format!("{error} (`[server] query_seconds`)"));
         }
         QueryError::Limit { .. } => FailureKind::TooLarge,
-        QueryError::Spill(error) if error.kind() == std::io::ErrorKind::StorageFull => FailureKind::Unavailable,
+        QueryError::Spill(error) if error.kind() == std::io::ErrorKind::StorageFull => FailureKind::DiskFull,
         QueryError::Unbuilt(_) => FailureKind::Unavailable,
         QueryError::Value(_) | QueryError::Parameters { .. } => FailureKind::Invalid,
         _ if error.engine() == Some(ErrorKind::Busy) => {
@@ -177,7 +178,10 @@ mod tests {
 
     #[test]
     fn a_full_disk_and_a_view_that_is_not_built_are_no_internal_errors() {
-        assert_eq!(of_read(&ReadError::Store(engine::StoreError::Full)).kind, FailureKind::Unavailable);
+        for failure in [of_read(&ReadError::Store(engine::StoreError::Full)), of_store(engine::StoreError::Full)] {
+            assert_eq!((failure.kind, failure.field()), (FailureKind::DiskFull, Some(("Retry-After", "10"))));
+            assert_eq!(failure.kind.status().0, 503);
+        }
         let failure = of_query(&QueryError::Unbuilt("the view `v` is being built".to_owned()));
         assert_eq!((failure.kind, &failure.detail[..]), (FailureKind::Unavailable, "the view `v` is being built"));
     }

@@ -39,7 +39,9 @@ pub enum FailureKind {
     NotYet,
     /// Queues are full: try again.
     Busy,
-    /// The store takes no writes (failed sync, full disk), or it is unknown whether the change is durable.
+    /// The disk is full: try again when there is room.
+    DiskFull,
+    /// The store takes no writes (failed sync), or it is unknown whether the change is durable.
     Unavailable,
     /// Damaged data or a bug.
     Internal,
@@ -48,8 +50,11 @@ pub enum FailureKind {
 /// Value of `Retry-After`: queues are mostly empty again by then.
 const RETRY_AFTER_SECONDS: &str = "1";
 
+/// The same while the disk is full: somebody has to make room.
+const RETRY_AFTER_FULL_SECONDS: &str = "10";
+
 /// Kind, its status, and the problem document's title.
-const TABLE: [(FailureKind, u16, &str); 17] = [
+const TABLE: [(FailureKind, u16, &str); 18] = [
     (FailureKind::NotFound, 404, "Not found"),
     (FailureKind::MethodNotAllowed, 405, "Method not allowed"),
     (FailureKind::Invalid, 400, "Invalid request"),
@@ -65,6 +70,7 @@ const TABLE: [(FailureKind, u16, &str); 17] = [
     (FailureKind::TooManyTries, 429, "Too many requests"),
     (FailureKind::NotYet, 501, "Not yet"),
     (FailureKind::Busy, 503, "Busy, try again"),
+    (FailureKind::DiskFull, 503, "Disk full"),
     (FailureKind::Unavailable, 503, "Unavailable"),
     (FailureKind::Internal, 500, "Internal error"),
 ];
@@ -108,6 +114,7 @@ impl Failure {
     pub fn field(&self) -> Option<(&'static str, &'static str)> {
         match self.kind {
             FailureKind::Busy | FailureKind::TooManyTries => Some(("Retry-After", RETRY_AFTER_SECONDS)),
+            FailureKind::DiskFull => Some(("Retry-After", RETRY_AFTER_FULL_SECONDS)),
             FailureKind::Unauthorized => Some(("WWW-Authenticate", "Bearer")),
             _ => None,
         }

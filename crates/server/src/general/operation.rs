@@ -143,19 +143,36 @@ impl Operation {
     }
 }
 
+/// What a full disk refuses, and what it takes.
+const FULL: &str = "the disk is full: new documents are refused until there is room; reads, deletions, and small changes that \
+                    find room in the pages of the data file are taken";
+
 /// Why the store takes no writes. Places in the data are named only to local clients.
-fn refusal(stats: &Stats, is_near: bool) -> Option<String> {
+fn refusal(stats: &Stats, is_near: bool) -> Option<Failure> {
+    let why = stop(stats, is_near).map(|why| Failure::new(FailureKind::Unavailable, why));
+    why.or_else(|| stats.is_full.then(|| Failure::new(FailureKind::DiskFull, FULL)))
+}
+
+/// Why the store takes no writes, whatever room the disk has.
+fn stop(stats: &Stats, is_near: bool) -> Option<String> {
     if stats.is_poisoned {
         return Some(
             "the store takes no writes after a failed sync or a panic, which the log names: restart it".to_owned(),
         );
     }
+    if let Some(files) = &stats.files_deleted {
+        let named = if is_near { format!(" ({files})") } else { String::new() };
+        return Some(format!(
+            "files of the data folder were deleted under the server{named}: the store takes no writes, and reads go on; make a \
+             backup now, for the running server still has the data, and restore it"
+        ));
+    }
     if stats.is_stopped_by_damage {
         let damage = damage(stats, is_near).unwrap_or_else(|| "a page of the data file is damaged".to_owned());
         return Some(format!("{damage}; a checkpoint needs such a page, so no writes are taken: restore a backup"));
     }
-    let full = "the disk is full: the store takes no writes until there is room, and reads go on";
-    stats.is_full.then(|| full.to_owned())
+    let why = stats.log_refusal.as_ref()?;
+    Some(format!("the store takes no writes: {}", if is_near { why.as_str() } else { "the log cannot grow" }))
 }
 
 /// The pages of the data file that cannot be read.
@@ -179,7 +196,7 @@ fn damage(stats: &Stats, is_near: bool) -> Option<String> {
 fn health(service: &Service, is_near: bool, reply: Reply<'_>) {
     let stats = service.database.store().stats();
     if let Some(refusal) = refusal(&stats, is_near) {
-        return fail(&Failure::new(FailureKind::Unavailable, refusal), reply);
+        return fail(&refusal, reply);
     }
     let mut state = serde_json::json!({ "status": "ok" });
     if let Some(damage) = damage(&stats, is_near) {

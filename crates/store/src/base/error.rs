@@ -47,6 +47,11 @@ pub enum StoreError {
         /// The broken invariant.
         what: String,
     },
+    /// Files of the open store were deleted. No write is accepted; reads and backups go on until it is closed.
+    Deleted {
+        /// Their names.
+        files: String,
+    },
     /// Another process has the directory open.
     Locked,
     /// The files have a format version that this build does not read.
@@ -109,6 +114,7 @@ impl StoreError {
             StoreError::Corrupt { file, offset, what } => {
                 StoreError::Corrupt { file: file.clone(), offset: *offset, what: what.clone() }
             }
+            StoreError::Deleted { files } => StoreError::Deleted { files: files.clone() },
             StoreError::Locked => StoreError::Locked,
             StoreError::Format { found, supported } => StoreError::Format { found: *found, supported: *supported },
             StoreError::Io { context, source } => StoreError::Io { context: context.clone(), source: copy_io(source) },
@@ -145,6 +151,11 @@ impl fmt::Display for StoreError {
             StoreError::Corrupt { file, offset, what } => {
                 write!(out, "damaged data in {file} at byte {offset}: {what}")
             }
+            StoreError::Deleted { files } => write!(
+                out,
+                "files of the data folder were deleted while it was open ({files}): make a backup now, while \
+                 the store is open and still has the data, and restore it"
+            ),
             StoreError::Locked => out.write_str("another process has this directory open"),
             StoreError::Format { found, supported } => {
                 write!(out, "files of format version {found}, this build reads version {supported}")

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::fixed_memory::{ALIGN, FixedMemory};
-use super::{Access, DirectoryLock, Disk, DiskFile, Map};
+use super::{Access, DirectoryLock, Disk, DiskFile, HeldLock, Map};
 
 /// Free space reported.
 const FREE_BYTES: u64 = 1 << 40;
@@ -38,6 +38,8 @@ impl MemoryDisk {
 
 /// Releases the lock when it is dropped.
 struct Lock(Arc<AtomicBool>);
+
+impl HeldLock for Lock {}
 
 impl Drop for Lock {
     fn drop(&mut self) {

@@ -18,7 +18,6 @@
 //! A name is one file in the store's directory; there are no sub-directories. [`SystemDisk`] is the real disk;
 //! [`MemoryDisk`] is for tools that check memory accesses.
 
-use std::any::Any;
 use std::io;
 use std::sync::Arc;
 
@@ -60,7 +59,18 @@ pub enum Access {
 }
 
 /// Locks the directory for this process until it is dropped.
-pub type DirectoryLock = Box<dyn Any + Send + Sync>;
+pub type DirectoryLock = Box<dyn HeldLock>;
+
+/// A held lock of a directory, or of one file of it.
+pub trait HeldLock: Send + Sync {
+    /// Whether the locked file still has a name; see [`DiskFile::has_name`].
+    fn has_name(&self) -> io::Result<bool> {
+        Ok(true)
+    }
+}
+
+/// The lock of a disk that belongs to one process.
+impl HeldLock for () {}
 
 /// A directory of files.
 pub trait Disk: Send + Sync {
@@ -131,6 +141,10 @@ pub trait DiskFile: Send + Sync {
     fn sync_data(&self) -> io::Result<()>;
     /// Writes the range's dirty pages and waits for them (no barrier, no metadata): pacing, not durability.
     fn sync_range(&self, start: u64, len: u64) -> io::Result<()>;
+    /// Whether the file still has a name. One that was deleted can be read and written, and is lost when it is closed.
+    fn has_name(&self) -> io::Result<bool> {
+        Ok(true)
+    }
     /// Maps the file for reading, with `reserve` bytes of address space; see [`Map`].
     fn map(&self, reserve: u64) -> io::Result<Map>;
 

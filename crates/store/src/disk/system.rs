@@ -1,24 +1,31 @@
 //! The real disk: files of one directory, with Linux system calls.
+//!
+//! The directory is opened once, and each name is looked up from its descriptor. So a store whose folder is moved goes on
+//! in the moved folder, and a folder that takes the old path is never touched.
 
-#![allow(unsafe_code)] // sync_file_range, statvfs and prctl have no safe wrapper in the standard library.
+#![allow(unsafe_code)] // sync_file_range, prctl and signal have no safe wrapper in the libraries used here.
 
-use std::ffi::CString;
-use std::fs::{File, OpenOptions, TryLockError};
+use std::fs::{File, TryLockError};
 use std::io;
-use std::mem::MaybeUninit;
-use std::os::fd::AsRawFd;
-use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
-use std::path::{Path, PathBuf};
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::fs::FileExt;
+use std::path::Path;
 use std::sync::{Arc, Once};
 
-use super::ring::Ring;
-use super::{Access, DirectoryLock, Disk, DiskFile, Map, ReadQueue, ScratchFile};
+use rustix::fs::{self, AtFlags, FallocateFlags, FileType, Mode, OFlags};
 
-/// A directory of the file system.
+use super::ring::Ring;
+use super::{Access, DirectoryLock, Disk, DiskFile, HeldLock, Map, ReadQueue, ScratchFile};
+
+/// Mode of new files, less the process's umask.
+const FILE_MODE: Mode = Mode::from_bits_retain(0o666);
+/// The directory itself, looked up from its descriptor.
+const ITSELF: &str = ".";
+
+/// A directory of the file system. It is the same directory after it was moved: see the module's text.
 #[derive(Debug)]
 pub struct SystemDisk {
-    directory: PathBuf,
+    directory: OwnedFd,
 }
 
 impl SystemDisk {
@@ -26,7 +33,25 @@ impl SystemDisk {
     pub fn new(directory: &Path) -> io::Result<SystemDisk> {
         make_folders(directory, |folder| File::open(folder)?.sync_all())?;
         ignore_size_signal();
-        Ok(SystemDisk { directory: directory.to_path_buf() })
+        let named = if directory.as_os_str().is_empty() { Path::new(ITSELF) } else { directory };
+        Ok(SystemDisk {
+            directory: fs::open(named, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?,
+        })
+    }
+
+    /// Opens a file of the directory.
+    fn file(&self, name: &str, flags: OFlags, mode: Mode) -> io::Result<File> {
+        Ok(File::from(fs::openat(&self.directory, name, flags | OFlags::CLOEXEC, mode)?))
+    }
+
+    /// Returns an error for a name that is no regular file: opening a fifo would wait for a writer.
+    fn refuse_irregular(&self, name: &str) -> io::Result<()> {
+        match fs::statat(&self.directory, name, AtFlags::empty()) {
+            Ok(found) if FileType::from_raw_mode(found.st_mode) != FileType::RegularFile => {
+                Err(io::Error::new(io::ErrorKind::InvalidInput, "it is no regular file"))
+            }
+            _ => Ok(()),
+        }
     }
 }
 
@@ -55,81 +80,65 @@ fn ignore_size_signal() {
     });
 }
 
-/// Returns an error for a name that is no regular file: opening a fifo would wait for a writer.
-fn refuse_irregular(path: &Path) -> io::Result<()> {
-    match std::fs::metadata(path) {
-        Ok(found) if !found.is_file() => Err(io::Error::new(io::ErrorKind::InvalidInput, "it is no regular file")),
-        _ => Ok(()),
-    }
-}
-
 impl Disk for SystemDisk {
     fn open(&self, name: &str, create: bool, access: Access) -> io::Result<Arc<dyn DiskFile>> {
-        refuse_irregular(&self.directory.join(name))?;
-        let mut options = OpenOptions::new();
-        options.read(true).write(access != Access::ReadOnly).create(create).truncate(false);
-        if access == Access::Direct {
-            options.custom_flags(libc::O_DIRECT | libc::O_DSYNC);
+        self.refuse_irregular(name)?;
+        let mut flags = if access == Access::ReadOnly { OFlags::RDONLY } else { OFlags::RDWR };
+        if create {
+            flags |= OFlags::CREATE;
         }
-        Ok(Arc::new(SystemFile { file: options.open(self.directory.join(name))? }))
+        if access == Access::Direct {
+            flags |= OFlags::DIRECT | OFlags::DSYNC;
+        }
+        Ok(Arc::new(SystemFile { file: self.file(name, flags, FILE_MODE)? }))
     }
 
     fn list(&self) -> io::Result<Vec<String>> {
         let mut names = Vec::new();
-        for entry in std::fs::read_dir(&self.directory)? {
+        for entry in fs::Dir::read_from(&self.directory)? {
             // A name that is not UTF-8 is not the store's.
-            if let Ok(name) = entry?.file_name().into_string() {
-                names.push(name);
+            if let Ok(name) = entry?.file_name().to_str()
+                && !matches!(name, "." | "..")
+            {
+                names.push(name.to_string());
             }
         }
         Ok(names)
     }
 
     fn remove(&self, name: &str) -> io::Result<()> {
-        std::fs::remove_file(self.directory.join(name))
+        Ok(fs::unlinkat(&self.directory, name, AtFlags::empty())?)
     }
 
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {
-        std::fs::rename(self.directory.join(from), self.directory.join(to))
+        Ok(fs::renameat(&self.directory, from, &self.directory, to)?)
     }
 
     fn sync_dir(&self) -> io::Result<()> {
-        File::open(&self.directory)?.sync_all()
+        // By a descriptor of this call: the kernel reports an error once for each, and two threads may sync at a time.
+        self.file(ITSELF, OFlags::RDONLY | OFlags::DIRECTORY, Mode::empty())?.sync_all()
     }
 
     fn scratch(&self, bytes: u64) -> io::Result<Option<ScratchFile>> {
-        let file =
-            OpenOptions::new().read(true).write(true).custom_flags(libc::O_TMPFILE).mode(0o600).open(&self.directory);
-        let file = match file {
+        let file = match self.file(ITSELF, OFlags::RDWR | OFlags::TMPFILE, Mode::RUSR | Mode::WUSR) {
             // An old kernel, or a file system without such files (open(2), "O_TMPFILE").
             Err(error) if matches!(error.raw_os_error(), Some(libc::EOPNOTSUPP | libc::EISDIR | libc::ENOENT)) => {
                 return Ok(None);
             }
             file => file?,
         };
-        let len = libc::off_t::try_from(bytes).map_err(|_| io::ErrorKind::InvalidInput)?;
-        // SAFETY: a plain call on a descriptor that `file` keeps open.
-        match unsafe { libc::fallocate(file.as_raw_fd(), 0, 0, len) } {
-            0 => Ok(Some(ScratchFile { file, bytes: bytes as usize })),
-            _ => Err(io::Error::last_os_error()),
-        }
+        fs::fallocate(&file, FallocateFlags::empty(), 0, bytes)?;
+        Ok(Some(ScratchFile { file, bytes: bytes as usize }))
     }
 
     fn free_bytes(&self) -> io::Result<Option<u64>> {
-        let path = CString::new(self.directory.as_os_str().as_bytes())?;
-        let mut stat = MaybeUninit::<libc::statvfs>::uninit();
-        // SAFETY: `path` ends with a zero byte, and the kernel fills `stat`, which has the size it expects.
-        if unsafe { libc::statvfs(path.as_ptr(), stat.as_mut_ptr()) } != 0 {
-            return Err(io::Error::last_os_error());
-        }
-        // SAFETY: the call above succeeded, so it has written all of the structure.
-        let stat = unsafe { stat.assume_init() };
-        Ok(Some(stat.f_bavail.saturating_mul(stat.f_frsize)))
+        let found = fs::fstatvfs(&self.directory)?;
+        Ok(Some(found.f_bavail.saturating_mul(found.f_frsize)))
     }
 
     fn lock(&self, name: &str) -> io::Result<DirectoryLock> {
-        refuse_irregular(&self.directory.join(name))?;
-        let file = OpenOptions::new().write(true).create(true).truncate(false).open(self.directory.join(name))?;
+        self.refuse_irregular(name)?;
+        let file = self.file(name, OFlags::WRONLY | OFlags::CREATE, FILE_MODE)?;
         match file.try_lock() {
             // The kernel releases the lock with the last descriptor: a killed process leaves nothing behind.
             Ok(()) => Ok(Box::new(file)),
@@ -139,9 +148,9 @@ impl Disk for SystemDisk {
     }
 
     fn lock_file(&self, name: &str) -> io::Result<Option<DirectoryLock>> {
-        refuse_irregular(&self.directory.join(name))?;
+        self.refuse_irregular(name)?;
         // Never written through: a read-only descriptor can be locked too, and there may be no permission to write.
-        let file = match File::open(self.directory.join(name)) {
+        let file = match self.file(name, OFlags::RDONLY, Mode::empty()) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             opened => opened?,
         };
@@ -150,6 +159,12 @@ impl Disk for SystemDisk {
             Err(TryLockError::WouldBlock) => Err(io::ErrorKind::WouldBlock.into()),
             Err(TryLockError::Error(error)) => Err(error),
         }
+    }
+}
+
+impl HeldLock for File {
+    fn has_name(&self) -> io::Result<bool> {
+        Ok(fs::fstat(self)?.st_nlink > 0)
     }
 }
 
@@ -185,6 +200,10 @@ impl DiskFile for SystemFile {
         if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
     }
 
+    fn has_name(&self) -> io::Result<bool> {
+        self.file.has_name()
+    }
+
     fn map(&self, reserve: u64) -> io::Result<Map> {
         Map::of_file(&self.file, reserve)
     }
@@ -207,6 +226,7 @@ pub(crate) fn end_sleeps_in_time() {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::path::PathBuf;
 
     fn disk() -> (tempfile::TempDir, SystemDisk) {
         let directory = tempfile::tempdir().unwrap();
@@ -243,9 +263,7 @@ mod tests {
     #[test]
     fn a_fifo_in_the_place_of_a_file_is_refused_and_not_waited_for() {
         let (directory, disk) = disk();
-        let path = CString::new(directory.path().join("fifo").as_os_str().as_bytes()).unwrap();
-        // SAFETY: a plain call with a path that lives until it returns.
-        assert_eq!(unsafe { libc::mkfifo(path.as_ptr(), 0o600) }, 0);
+        fs::mknodat(fs::CWD, directory.path().join("fifo"), FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
         let errors =
             [disk.open("fifo", true, Access::Buffered).err(), disk.lock("fifo").err(), disk.lock_file("fifo").err()];
         for error in errors {
@@ -287,6 +305,43 @@ mod tests {
         assert!(make_folders(&directory.path().join("file/f"), |_| Ok(())).is_err());
         let refused = make_folders(&directory.path().join("g"), |_| Err(io::ErrorKind::Other.into()));
         assert!(refused.is_err(), "a folder that may not survive a crash is none");
+    }
+
+    #[test]
+    fn a_moved_directory_is_worked_in_where_it_is_and_the_one_at_its_old_path_is_not_touched() {
+        let above = tempfile::tempdir().unwrap();
+        let (path, moved) = (above.path().join("mk"), above.path().join("mk.old"));
+        let disk = SystemDisk::new(&path).unwrap();
+        disk.open("kept", true, Access::Buffered).unwrap().write_all_at(b"ours", 0).unwrap();
+        std::fs::rename(&path, &moved).unwrap();
+        std::fs::create_dir(&path).unwrap();
+        std::fs::write(path.join("kept"), b"another's").unwrap();
+        std::fs::write(path.join("a"), b"another's").unwrap();
+        let mut bytes = [0; 4];
+        disk.open("kept", false, Access::ReadOnly).unwrap().read_exact_at(&mut bytes, 0).unwrap();
+        assert_eq!(&bytes, b"ours");
+        for name in ["a", "b", "c"] {
+            disk.open(name, true, Access::Buffered).unwrap();
+        }
+        disk.rename("b", "d").unwrap();
+        disk.remove("c").unwrap();
+        disk.sync_dir().unwrap();
+        let _lock = disk.lock("lock").unwrap();
+        assert!(disk.lock_file("kept").unwrap().is_some() && disk.free_bytes().unwrap().is_some());
+        let mut names = disk.list().unwrap();
+        names.sort();
+        assert_eq!(names, ["a", "d", "kept", "lock"]);
+        let at_rest = |folder: &Path| {
+            let mut names: Vec<String> = std::fs::read_dir(folder)
+                .unwrap()
+                .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+                .collect();
+            names.sort();
+            names
+        };
+        assert_eq!(at_rest(&moved), names);
+        assert_eq!(at_rest(&path), ["a", "kept"]);
+        assert_eq!(std::fs::read(path.join("a")).unwrap(), b"another's");
     }
 
     #[test]

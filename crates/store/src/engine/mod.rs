@@ -50,6 +50,7 @@ use crate::memtable::Memtable;
 use crate::sort::{SortedRunWriter, Sorter};
 use crate::tree::{BulkBuilder, SpaceStat, TreeFile, TreeReport};
 use checkpoint::checkpointer::Checkpoints;
+use checkpoint::deleted_files::DeletedFiles;
 use checkpoint::pace;
 use checkpoint::room::Room;
 use checkpoint::throttle::Throttle;
@@ -91,6 +92,7 @@ pub(crate) struct Engine {
     pub(crate) fail_stop: Arc<FailStop>,
     is_closing: Arc<AtomicBool>,
     checkpoints: Checkpoints,
+    deleted_files: DeletedFiles,
     room: Room,
     throttle: Arc<Throttle>,
     pub(crate) alarm: Alarm,
@@ -105,7 +107,7 @@ pub(crate) struct Engine {
     /// Keys that others change while a large transaction is active.
     pub(crate) watching: Watching,
     /// Last, so that the directory is unlocked only after all files are closed.
-    _lock: FolderLock,
+    lock: FolderLock,
 }
 
 impl Engine {
@@ -255,6 +257,12 @@ impl Engine {
             damaged_pages,
             damage: damage.map(|error| error.to_string()),
             is_stopped_by_damage: self.checkpoints.damage_stop.is_set(),
+            files_deleted: self.deleted_files.names().map(str::to_string),
+            log_refusal: self
+                .log
+                .refusal()
+                .filter(|error| !matches!(error, StoreError::Full))
+                .map(|error| error.to_string()),
             is_poisoned: self.is_poisoned(),
             poisoned_by: self.fail_stop.cause().map(str::to_string),
             is_full: self.room.is_refusing() || self.log.is_full() || self.checkpoints.is_full(),

@@ -54,6 +54,9 @@ pub(crate) const SEGMENT_OVERHEAD_BYTES: u64 = DATA_AT as u64 + 2 * DIRECT_ALIGN
 /// Neither may fail for lack of space.
 const CLOSING_BYTES: u64 = DIRECT_ALIGN as u64;
 
+/// Space in the current segment below which the next small transaction may need another one.
+const SHORT_BYTES: u64 = 64 << 10;
+
 /// Prepared segments that writers do not use. With them a store that was closed on a full disk can be opened any number
 /// of times; its first checkpoint releases further segments.
 const SEGMENTS_KEPT: usize = 1;
@@ -391,9 +394,28 @@ impl Log {
         self.segments().live.len() > 1
     }
 
-    /// Whether the next segment would currently be refused.
+    /// Whether the next segment would currently be refused because the disk is full.
     pub(crate) fn is_full(&self) -> bool {
-        self.supply.is_failing(SEGMENTS_KEPT)
+        matches!(self.failure(), Some(StoreError::Full))
+    }
+
+    /// Why the next small transaction would currently be refused: it needs the next segment.
+    pub(crate) fn refusal(&self) -> Option<StoreError> {
+        let left = self.settings.segment_bytes.saturating_sub(u64::from(self.end().offset));
+        if left < SHORT_BYTES { self.failure() } else { None }
+    }
+
+    /// Why the next segment would currently be refused.
+    fn failure(&self) -> Option<StoreError> {
+        self.supply.failure(SEGMENTS_KEPT)
+    }
+
+    /// The names of the segments that recovery needs and that were deleted.
+    pub(crate) fn deleted(&self) -> Vec<String> {
+        // Under the lock: a segment leaves the list before it may be removed.
+        let segments = self.segments();
+        let is_deleted = |segment: &&Arc<Segment>| matches!(segment.file.has_name(), Ok(false));
+        segments.live.values().filter(is_deleted).map(|segment| segment::live_name(segment.number)).collect()
     }
 
     /// Bytes of all segments that recovery needs.

@@ -135,8 +135,20 @@ pub(crate) fn start_exists(disk: &dyn Disk, start: &LogPosition) -> Result<bool,
     Ok(matches!(checked, Ok(()) | Err(StoreError::Format { .. })))
 }
 
-pub(crate) fn start_is_gone(start: &LogPosition) -> StoreError {
-    StoreError::corrupt(&segment::live_name(start.segment), 0, "the segment where the log starts is gone")
+/// The error for a log that cannot be replayed from here: what is wrong with the segment, and what to do.
+pub(crate) fn start_is_gone(disk: &dyn Disk, start: &LogPosition) -> StoreError {
+    let name = segment::live_name(start.segment);
+    let len = disk.open(&name, false, Access::ReadOnly).and_then(|file| file.len());
+    let fault = match len {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => "is missing".to_string(),
+        Err(error) => format!("cannot be read ({error})"),
+        Ok(0) => "is empty".to_string(),
+        Ok(len) if len < DIRECT_ALIGN as u64 => format!("has only {len} bytes"),
+        Ok(_) => "has another header than its own".to_string(),
+    };
+    let what =
+        format!("the tree file needs this segment of the log, which {fault}: put the file back, or restore a backup");
+    StoreError::corrupt(&name, 0, what)
 }
 
 /// Passes every batch from `start` on to `visit`. On return all of them are durable.
@@ -166,7 +178,7 @@ fn walk(
     access: Access,
     visit: &mut dyn FnMut(&LogPosition, &Batch<'_>) -> Result<(), StoreError>,
 ) -> Result<(Replayed, VecDeque<LogPosition>), StoreError> {
-    let mut image = Image::load(disk, start.segment, access)?.ok_or_else(|| start_is_gone(start))?;
+    let mut image = Image::load(disk, start.segment, access)?.ok_or_else(|| start_is_gone(disk, start))?;
     let name = image.name.clone();
     segment::check_header(image.header()?, start.segment, &name)?;
     image.check_length()?;

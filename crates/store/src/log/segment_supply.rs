@@ -122,10 +122,10 @@ impl SegmentSupply {
         }
     }
 
-    /// Whether the next segment would currently be refused.
-    pub(crate) fn is_failing(&self, kept: usize) -> bool {
+    /// Why the next segment would currently be refused.
+    pub(crate) fn failure(&self, kept: usize) -> Option<StoreError> {
         let state = self.shared.state();
-        state.failure.is_some() && state.ready.len() <= kept
+        state.failure.as_ref().filter(|_| state.ready.len() <= kept).map(StoreError::copy)
     }
 
     /// Removes a recycled file beyond those that deletions will need, to free disk space; false if there is none.

@@ -76,7 +76,10 @@ pub(crate) fn look(access: Access, disk: &dyn Disk, tree_name: &str) -> Result<E
         }
     }
     let [newest, older @ ..] = usable.as_slice() else {
-        return Err(StoreError::corrupt(tree_name, 0, "no meta page whose log start exists"));
+        return Err(match opening.metas().next() {
+            Some(newest) => log::start_is_gone(disk, &newest.log_start),
+            None => StoreError::corrupt(tree_name, 0, "no meta page"),
+        });
     };
     let known = opening.metas().next().cloned();
     let view = opening.choose(*newest)?.view();
@@ -97,7 +100,7 @@ pub(crate) fn look(access: Access, disk: &dyn Disk, tree_name: &str) -> Result<E
     let Walk { last, batches, .. } = walk;
     // If the log start of the newest meta page is missing, the log of the older state must still reach the newest
     // page's version.
-    let lost = known.filter(|known| known.reaches.0 > last).map(|known| log::start_is_gone(&known.log_start));
+    let lost = known.filter(|known| known.reaches.0 > last).map(|known| log::start_is_gone(disk, &known.log_start));
     let log_fault = log_fault.or(lost);
     Ok(Examination { newest: view.verify(), older, torn_meta, batches, torn_bytes, version: Version(last), log_fault })
 }

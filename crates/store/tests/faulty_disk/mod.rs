@@ -21,6 +21,8 @@ pub(crate) struct Faults {
     pub(crate) tree_syncs_want_space: AtomicBool,
     /// Bytes by which files may still grow in total.
     pub(crate) room: AtomicI64,
+    /// The disk says how much room it has.
+    pub(crate) tells_room: AtomicBool,
     /// Every other write is short, every fourth interrupted.
     pub(crate) is_stuttering: AtomicBool,
     writes: AtomicU64,
@@ -66,7 +68,8 @@ impl Hooks for Faults {
         disk.remove(name)
     }
     fn free_bytes(&self, _disk: &SystemDisk) -> io::Result<Option<u64>> {
-        Ok(None)
+        let room = self.tells_room.load(Ordering::Relaxed).then(|| self.room.load(Ordering::Relaxed).max(0) as u64);
+        Ok(room)
     }
     fn write_at(&self, name: &str, file: &dyn DiskFile, bytes: &[u8], offset: u64) -> io::Result<usize> {
         let count = self.writes.fetch_add(1, Ordering::Relaxed);

@@ -20,10 +20,13 @@ use std::time::{Duration, Instant};
 use super::damage_stop::DamageStop;
 use super::pace::{self, Pacer, Progress};
 use super::pieces::{self, Reached, Walk};
+use super::retries::Retries;
 use crate::base::error::StoreError;
 use crate::base::fail_stop::{Held, lock};
 use crate::base::key::Version;
-use crate::base::limits::{LOOK_AGAIN, READERS_WAIT_MAX, REST, RETRY_AFTER, RETRY_DAMAGED_AFTER, TICK};
+use crate::base::limits::{
+    LOOK_AGAIN, LOOK_FOR_FILES_EVERY, READERS_WAIT_MAX, REST, RETRY_AFTER, RETRY_DAMAGED_AFTER, TICK,
+};
 use crate::disk::end_sleeps_in_time;
 use crate::engine::Engine;
 use crate::engine::options::Durability;
@@ -57,6 +60,10 @@ struct State {
     failed_to_freeze: bool,
     /// Number of attempts, so that a waiting thread can tell a new failure from an old one.
     tries: u64,
+    /// Failures since the last success.
+    retries: Retries,
+    /// Number of writers that wait for the merge of the frozen memtable.
+    waiting: u32,
     /// The end of the last attempt, or the start of the store.
     last_end: Option<Instant>,
 }
@@ -165,7 +172,9 @@ impl Checkpoints {
             {
                 return Err(failure.copy());
             }
+            state.waiting += 1;
             state = self.wait_a_tick(state, TICK);
+            state.waiting -= 1;
             drop(state);
             follow();
             state = self.state();
@@ -187,17 +196,19 @@ impl Engine {
     pub(crate) fn run_checkpointer(&self) {
         // The pause between two slices is shorter than the kernel's default timer slack.
         end_sleeps_in_time();
-        let mut failed_at: Option<Instant> = None;
         let mut lost_pages = 0;
+        let mut looked_at = Instant::now();
         loop {
             let mut state = self.checkpoints.state();
             let asked = loop {
                 if self.is_closing.load(Ordering::Acquire) {
                     return;
                 }
-                let rest = if self.checkpoints.damage_stop.is_set() { RETRY_DAMAGED_AFTER } else { RETRY_AFTER };
-                let may_try = failed_at.is_none_or(|at| at.elapsed() >= rest) || state.asked > state.served;
-                if may_try && !self.is_poisoned() && self.is_due(&state) {
+                let is_rested = match self.checkpoints.damage_stop.is_set() {
+                    true => state.last_end.is_none_or(|end| end.elapsed() >= RETRY_DAMAGED_AFTER),
+                    false => state.retries.may_try(Instant::now(), state.waiting > 0),
+                };
+                if (is_rested || state.asked > state.served) && !self.is_poisoned() && self.is_due(&state) {
                     break state.asked;
                 }
                 if self.is_poisoned() {
@@ -206,16 +217,19 @@ impl Engine {
                     self.checkpoints.changed.notify_all();
                 }
                 state = self.checkpoints.wait_a_tick(state, TICK);
+                if looked_at.elapsed() >= LOOK_FOR_FILES_EVERY {
+                    looked_at = Instant::now();
+                    // Checkpoints go on: see the module `deleted_files`.
+                    let _ = self.look_for_files();
+                }
                 self.report_lost_pages(&mut lost_pages);
                 if self.published.retired_len() > 0 {
                     self.published.reclaim();
                 }
             };
             drop(state);
-            failed_at = match self.run_checkpoint(asked) {
-                Ok(()) => None,
-                Err(_) => Some(Instant::now()),
-            };
+            // A failure is retried.
+            let _ = self.run_checkpoint(asked);
         }
     }
 
@@ -248,6 +262,7 @@ impl Engine {
 
     /// Freezes and merges; a memtable that is already frozen is merged first.
     fn run_checkpoint(&self, asked: u64) -> Result<(), StoreError> {
+        let _ = self.look_for_files();
         let _merging = self.fail_stop.lock(&self.checkpoints.merging, MERGING);
         let mut failed_to_freeze = false;
         let result = self.merge_frozen().and_then(|()| {
@@ -266,9 +281,14 @@ impl Engine {
         match &result {
             Ok(()) => {
                 self.checkpoints.completed.fetch_add(1, Ordering::Relaxed);
+                let failures = state.retries.succeeded();
+                if failures > 0 {
+                    tracing::info!(failures, "a checkpoint succeeded after some that failed");
+                }
             }
             Err(StoreError::Closed) => {}
             Err(StoreError::Busy) => {
+                state.retries.waited(Instant::now());
                 tracing::debug!("a checkpoint waits: readers hold the maximum number of memtables")
             }
             // Closing interrupts a merge through its pacing. That is no failure: the log is replayed at the next start.
@@ -276,7 +296,15 @@ impl Engine {
                 if source.kind() == io::ErrorKind::Interrupted && self.is_closing.load(Ordering::Acquire) => {}
             Err(error) => {
                 self.checkpoints.failed.fetch_add(1, Ordering::Relaxed);
-                tracing::warn!(%error, "checkpoint failed; it is tried again");
+                // Readers end by themselves, and meanwhile writers wait for a checkpoint.
+                let is_of_readers = matches!(error, StoreError::Pinned { .. });
+                if is_of_readers {
+                    state.retries.waited(Instant::now());
+                }
+                if is_of_readers || state.retries.failed(Instant::now()) {
+                    let failures = state.retries.failures();
+                    tracing::warn!(%error, failures, "checkpoint failed; it is tried again");
+                }
             }
         }
         self.checkpoints.changed.notify_all();

@@ -7,7 +7,9 @@
 
 pub(super) mod checkpointer;
 pub(super) mod damage_stop;
+pub(super) mod deleted_files;
 pub(crate) mod pace;
 pub(super) mod pieces;
+mod retries;
 pub(super) mod room;
 pub(super) mod throttle;

@@ -242,6 +242,11 @@ impl Engine {
     pub(crate) fn run_room(&self) {
         let room = &self.room;
         let mut quiet = 0;
+        if self.is_short_at_start() {
+            let error = Some(&StoreError::Full);
+            log_change(error);
+            room.is_refusing.store(true, Ordering::Release);
+        }
         let mut state = room.state();
         while !self.is_closing.load(Ordering::Acquire) {
             drop(state);
@@ -286,6 +291,16 @@ impl Engine {
                 };
             }
         }
+    }
+
+    /// Whether the first small transaction would find no room, so that the health state is right before it. Estimated from
+    /// the pages that are free or soon will be: reserving them would grow the file at each start.
+    fn is_short_at_start(&self) -> bool {
+        let Ok(Some(free_bytes)) = self.disk.free_bytes() else { return false };
+        let space = self.tree.space_stat();
+        let one = Need { keys: 1, bytes: PAGE_BYTES as u64, ..Need::default() }.pages(self.tree.live_pages().into());
+        let wanted = self.room.needed_pages() + one + DELETION_PAGES + AHEAD_PAGES;
+        wanted > space.free + space.waiting + free_bytes / PAGE_BYTES as u64
     }
 
     /// Allocates the memory that the active memtable will grow into: see

@@ -59,14 +59,14 @@ impl Drop for Unfinished<'_> {
 /// Keeps other processes out of a folder, by its lock file and by a lock on the tree file itself: the lock file may be
 /// deleted, or be left behind when a store's files are copied by hand.
 pub(crate) struct FolderLock {
-    _directory: Option<DirectoryLock>,
+    directory: Option<DirectoryLock>,
     tree: Option<DirectoryLock>,
 }
 
 impl FolderLock {
     /// For a store that is only read: locks the tree file alone.
     pub(crate) fn of_tree(disk: &dyn Disk) -> Result<FolderLock, StoreError> {
-        let mut lock = FolderLock { _directory: None, tree: None };
+        let mut lock = FolderLock { directory: None, tree: None };
         lock.hold_tree(disk)?;
         Ok(lock)
     }
@@ -74,6 +74,15 @@ impl FolderLock {
     /// Releases the lock before another file takes the tree file's name; that file is locked next.
     pub(crate) fn leave_tree(&mut self) {
         self.tree = None;
+    }
+
+    /// The locked files that were deleted since.
+    pub(crate) fn deleted(&self) -> Vec<String> {
+        let locked = [(LOCK_NAME, &self.directory), (TREE_NAME, &self.tree)];
+        // If the system cannot say, the next operation of the file meets the error.
+        let is_deleted =
+            |lock: &Option<DirectoryLock>| lock.as_ref().is_some_and(|lock| matches!(lock.has_name(), Ok(false)));
+        locked.into_iter().filter(|(_, lock)| is_deleted(lock)).map(|(name, _)| name.to_string()).collect()
     }
 
     /// Locks the tree file if there is one.
@@ -87,7 +96,7 @@ impl FolderLock {
 
 pub(crate) fn lock(disk: &dyn Disk) -> Result<FolderLock, StoreError> {
     let directory = disk.lock(LOCK_NAME).map_err(|error| refused(LOCK_NAME, error))?;
-    Ok(FolderLock { _directory: Some(directory), ..FolderLock::of_tree(disk)? })
+    Ok(FolderLock { directory: Some(directory), ..FolderLock::of_tree(disk)? })
 }
 
 fn refused(name: &str, error: io::Error) -> StoreError {

@@ -111,6 +111,7 @@ impl Engine {
             fail_stop,
             is_closing: Arc::default(),
             checkpoints,
+            deleted_files: Default::default(),
             room,
             throttle: Arc::default(),
             alarm: Default::default(),
@@ -118,7 +119,7 @@ impl Engine {
             batches: Mutex::default(),
             counters: Counters::default(),
             watching: Default::default(),
-            _lock: lock,
+            lock,
             options,
         };
         let recovery = Recovery {
@@ -182,7 +183,10 @@ fn open_tree(
         tracing::warn!(%fault, "one of the two meta pages is damaged; going on from the other");
     }
     let Some(index) = usable else {
-        return Err(StoreError::corrupt(TREE_NAME, 0, "no meta page whose log start exists"));
+        return Err(match opening.metas().next() {
+            Some(newest) => log::start_is_gone(disk, &newest.log_start),
+            None => StoreError::corrupt(TREE_NAME, 0, "no meta page"),
+        });
     };
     if let Some(newest) = opening.metas().next().filter(|_| index > 0) {
         refuse_lost_versions(disk, &opening, index, newest)?;
@@ -199,7 +203,7 @@ fn refuse_lost_versions(disk: &dyn Disk, opening: &Opening, index: usize, newest
         last = last.max(behind.saturating_sub(1));
         Ok(())
     })?;
-    if last < newest.reaches.0 { Err(log::start_is_gone(&newest.log_start)) } else { Ok(()) }
+    if last < newest.reaches.0 { Err(log::start_is_gone(disk, &newest.log_start)) } else { Ok(()) }
 }
 
 /// Replay of batches into the memtables.

@@ -33,6 +33,7 @@ impl Engine {
         if rows.len() > ROWS_MAX {
             return Err(StoreError::Limit { what: "rows with an attachment", limit: ROWS_MAX as u64 });
         }
+        self.look_for_files()?;
         let _merging = self.hold_merging()?;
         // Before the writer's lock, so that no other thread waits for these readers.
         let place = self.reserve_state(READERS_WAIT_MAX)?;

@@ -80,6 +80,7 @@ impl Engine {
         if tx.table().is_empty() {
             return Ok(Commit { version: Version(self.visible()) });
         }
+        self.look_for_files()?;
         self.check_disk_for(tx)?;
         for _ in 0..TRIES_MAX {
             let tried = self.try_commit_large(tx, revise);

@@ -144,6 +144,9 @@ impl Engine {
         if self.checkpoints.damage_stop.is_set() {
             return Placed::Refused(self.checkpoints.damage_stop.error());
         }
+        if let Err(error) = self.deleted_files.check() {
+            return Placed::Refused(error);
+        }
         if work.changes.has_folds() {
             let view = View { generation: &writer.generation, version: writer.newest() };
             if let Err(error) = writer.folds.fold(writer.fold.as_deref(), view, &work.changes) {
@@ -226,7 +229,9 @@ impl Engine {
     /// Continues in the next segment of the log. On a full disk a checkpoint first releases older segments.
     fn roll(&self, writer: &mut Writer) -> Result<(), StoreError> {
         loop {
-            match self.log.roll(&mut writer.tail) {
+            let rolled = self.log.roll(&mut writer.tail);
+            self.look_for_files()?;
+            match rolled {
                 Err(StoreError::Full) if self.log.has_older_segments() && !writer.is_all_merged() => {
                     self.empty_memtables(writer)?;
                 }
