@@ -227,7 +227,7 @@ fn no_command_panics_or_complains_where_nobody_reads_its_output() {
         let run = |notices: Stdio| {
             made.map(|folder_name| std::fs::remove_dir_all(folder.path().join(folder_name)));
             // `generate` overwrites none.
-            ["users.ndjson", "t.zip"].map(|file| std::fs::remove_file(folder.path().join(file)).ok());
+            ["users.ndjson", "t.zip"].iter().for_each(|file| drop(std::fs::remove_file(folder.path().join(file))));
             let mut process = Command::new(env!("CARGO_BIN_EXE_sapsan"));
             let process = process.current_dir(folder.path()).args(command).stdout(closed()).stderr(notices);
             process.spawn().and_then(|child| child.wait_with_output()).expect("the binary runs")
