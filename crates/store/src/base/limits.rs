@@ -39,11 +39,11 @@ pub(crate) const LOOK_FOR_READERS_EVERY: Duration = Duration::from_millis(1);
 pub(crate) const LOOK_AGAIN: Duration = Duration::from_micros(50);
 /// Delay before a failed checkpoint is retried.
 pub(crate) const RETRY_AFTER: Duration = Duration::from_millis(250);
-/// The most of it: it is doubled with each failure, unless a writer waits for the checkpoint.
+/// Longest such delay: it doubles with each failure, unless a writer waits for the checkpoint.
 pub(crate) const RETRY_AFTER_MAX: Duration = Duration::from_secs(5);
-/// Delay before the log says again that checkpoints fail, and the most of it: it is doubled with each line.
-pub(crate) const TOLD_AGAIN_AFTER: Duration = Duration::from_secs(1);
-pub(crate) const TOLD_AGAIN_AFTER_MAX: Duration = Duration::from_secs(60);
+/// First and longest pause between two lines of the log that checkpoints fail; the pause doubles with each line.
+pub(crate) const LOG_AGAIN_AFTER: Duration = Duration::from_secs(1);
+pub(crate) const LOG_AGAIN_AFTER_MAX: Duration = Duration::from_secs(60);
 /// Delay before a checkpoint that a damaged page stopped is retried: the retry writes again what could be merged, and meets the page again.
 pub(crate) const RETRY_DAMAGED_AFTER: Duration = Duration::from_secs(30);
 /// Interval at which the store looks whether its files have been deleted.

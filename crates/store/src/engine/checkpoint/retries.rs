@@ -2,15 +2,15 @@
 
 use std::time::{Duration, Instant};
 
-use crate::base::limits::{RETRY_AFTER, RETRY_AFTER_MAX, TOLD_AGAIN_AFTER, TOLD_AGAIN_AFTER_MAX};
+use crate::base::limits::{LOG_AGAIN_AFTER, LOG_AGAIN_AFTER_MAX, RETRY_AFTER, RETRY_AFTER_MAX};
 
 /// Failures since the last checkpoint that succeeded.
 #[derive(Debug, Default)]
 pub(super) struct Retries {
     failures: u32,
     last: Option<Instant>,
-    /// When the log was told last, and after what time it is told again.
-    told: Option<(Instant, Duration)>,
+    /// Time of the last line of the log, and the pause before the next one.
+    logged: Option<(Instant, Duration)>,
 }
 
 impl Retries {
@@ -18,12 +18,12 @@ impl Retries {
     pub(super) fn failed(&mut self, now: Instant) -> bool {
         self.failures = self.failures.saturating_add(1);
         self.last = Some(now);
-        let pause = match self.told {
-            None => TOLD_AGAIN_AFTER,
-            Some((at, pause)) if now.saturating_duration_since(at) >= pause => (pause * 2).min(TOLD_AGAIN_AFTER_MAX),
+        let pause = match self.logged {
+            None => LOG_AGAIN_AFTER,
+            Some((at, pause)) if now.saturating_duration_since(at) >= pause => (pause * 2).min(LOG_AGAIN_AFTER_MAX),
             Some(_) => return false,
         };
-        self.told = Some((now, pause));
+        self.logged = Some((now, pause));
         true
     }
 
