@@ -61,6 +61,6 @@ pub use mark::{MARK_MAX, MARK_NAME, set_mark};
 pub use patch::merge_patch;
 pub use skip::{skip_space, string_end, value_end};
 pub use stream::ValueScan;
-pub use value::{JsonKind, JsonValue, Str};
+pub use value::{JsonKind, JsonValue, StoredName};
 pub use walk::{Fields, Items};
 pub use write::{JsonWriter, ObjectWriter, append_f64, append_i64, append_string, append_text, append_u64};

@@ -126,11 +126,11 @@ impl<'a> JsonValue<'a> {
 
 /// A key, in its stored form.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Str<'a> {
+pub struct StoredName<'a> {
     stored: &'a [u8],
 }
 
-impl<'a> Str<'a> {
+impl<'a> StoredName<'a> {
     #[inline]
     pub(crate) fn new(stored: &'a [u8]) -> Self {
         Self { stored }
@@ -149,7 +149,7 @@ impl<'a> Str<'a> {
     }
 }
 
-impl PartialEq<str> for Str<'_> {
+impl PartialEq<str> for StoredName<'_> {
     fn eq(&self, other: &str) -> bool {
         // An escape is longer than its character, so only a longer stored form may have any.
         match self.stored.len().cmp(&other.len()) {
@@ -160,7 +160,7 @@ impl PartialEq<str> for Str<'_> {
     }
 }
 
-impl PartialEq<&str> for Str<'_> {
+impl PartialEq<&str> for StoredName<'_> {
     fn eq(&self, other: &&str) -> bool {
         *self == **other
     }
@@ -168,7 +168,7 @@ impl PartialEq<&str> for Str<'_> {
 
 #[cfg(test)]
 mod tests {
-    use super::Str;
+    use super::StoredName;
 
     /// Compares each stored key with its own characters, and with the characters of each other key.
     #[test]
@@ -182,13 +182,13 @@ mod tests {
             (r"\u0001", "\u{1}"),
         ];
         for (stored, characters) in keys {
-            let key = Str::new(stored.as_bytes());
+            let key = StoredName::new(stored.as_bytes());
             assert!(key == characters, "{stored}");
             for (other_stored, other) in keys.into_iter().filter(|(other, _)| *other != stored) {
                 assert!(key != other, "{stored}, {other_stored}");
             }
             assert_eq!(key == stored, stored == characters, "{stored}");
         }
-        assert!(Str::new(b"a\\n") != "a\\n" && Str::new(b"\xff") != "\u{fffd}");
+        assert!(StoredName::new(b"a\\n") != "a\\n" && StoredName::new(b"\xff") != "\u{fffd}");
     }
 }

@@ -3,7 +3,7 @@
 use crate::document::StoredDocument;
 use crate::skip::{string_end, value_end};
 use crate::table::FieldTable;
-use crate::value::{JsonValue, Str};
+use crate::value::{JsonValue, StoredName};
 
 /// The fields of an object, in the order sent.
 #[derive(Clone)]
@@ -63,11 +63,11 @@ impl<'a> Fields<'a> {
 }
 
 impl<'a> Iterator for Fields<'a> {
-    type Item = (Str<'a>, JsonValue<'a>);
+    type Item = (StoredName<'a>, JsonValue<'a>);
 
     #[inline]
     fn next(&mut self) -> Option<Self::Item> {
-        self.step().map(|(key, value)| (Str::new(key), value))
+        self.step().map(|(key, value)| (StoredName::new(key), value))
     }
 }
 

@@ -311,7 +311,7 @@ fn a_long_document_that_others_rewrite_is_not_checked_while_all_writers_wait() {
         });
         // While the statement checks a document, another write must succeed.
         let (doors, count, held) = (std::sync::Mutex::new((ask, told)), AtomicU64::new(0), Arc::clone(&is_held));
-        let over: docs::Question = Arc::new(move || {
+        let over: docs::CancelCheck = Arc::new(move || {
             if count.fetch_add(1, Ordering::Relaxed) % 16 == 0 && !held.load(Ordering::Relaxed) {
                 let doors = doors.lock().unwrap();
                 doors.0.send(()).unwrap();
@@ -323,7 +323,7 @@ fn a_long_document_that_others_rewrite_is_not_checked_while_all_writers_wait() {
         });
         for _ in 0..3 {
             let budget = Budget { spill: Some(&space), ..Budget::default() };
-            let ended = docs::asking(Some(&over), || database.modify(&statement, &[], &budget, &mut NoRows));
+            let ended = docs::with_cancel_check(Some(&over), || database.modify(&statement, &[], &budget, &mut NoRows));
             // Each attempt may fail with a conflict.
             assert!(matches!(ended, Ok(_) | Err(ModifyError::Write(WriteError::Busy))), "{ended:?}");
         }

@@ -6,7 +6,7 @@ use std::sync::mpsc::channel;
 
 use docs::sql::{Budget, NoRows, QueryError};
 use docs::statements::{Modification, ModifyError, StepText, Steps, StepsDid, StepsError};
-use docs::{Op, Precondition, Question, RowsWanted, StepsCall, Submission, Write, WriteError};
+use docs::{CancelCheck, Op, Precondition, RowsWanted, StepsCall, Submission, Write, WriteError};
 
 use crate::service::{Service, config};
 
@@ -41,7 +41,7 @@ fn check_asked(collections: &str, least: u64) {
     let written = |wanted: u64| {
         let (asked, (tell, told)) = (Arc::new(AtomicU64::new(0)), channel());
         let count = Arc::clone(&asked);
-        let over: Question = Arc::new(move || count.fetch_add(1, Ordering::Relaxed) >= wanted);
+        let over: CancelCheck = Arc::new(move || count.fetch_add(1, Ordering::Relaxed) >= wanted);
         let (op, precondition) = (Op::Insert { body: body.clone() }, Precondition::None);
         let write = Write { collection: service.id("trees"), op, precondition };
         let done = Box::new(move |outcome| tell.send(outcome).unwrap());
@@ -77,10 +77,10 @@ fn a_long_check_inside_a_statement_ends_where_nobody_wants_it_and_nothing_is_wri
     let run = |wanted: u64, as_steps: bool| {
         let asked = Arc::new(AtomicU64::new(0));
         let count = Arc::clone(&asked);
-        let question: Question = Arc::new(move || count.fetch_add(1, Ordering::Relaxed) >= wanted);
+        let cancel_check: CancelCheck = Arc::new(move || count.fetch_add(1, Ordering::Relaxed) >= wanted);
         let is_over = || asked.load(Ordering::Relaxed) > wanted;
         let budget = Budget { deadline: Some(&is_over), ..Budget::default() };
-        let outcome = docs::asking(Some(&question), || match as_steps {
+        let outcome = docs::with_cancel_check(Some(&cancel_check), || match as_steps {
             false => service.database.modify(&statement, &[], &budget, &mut NoRows).map(|done| done.rows).err(),
             true => {
                 let call = StepsCall {

@@ -49,7 +49,7 @@ pub use access_log::AccessLog;
 pub use body::{BodyFault, BodySink, BodySource, More};
 pub use files::{FILE_BYTES_IN_MEMORY_MAX, FileCache, FileMiss, FileReply, Files, OPEN_FILES_MAX};
 pub use limits::{ClientLimits, Deadlines};
-pub use method::{Method, Order};
+pub use method::{Method, RequestOrder};
 pub use metrics::latency::{BUCKETS, SERIES_BYTES, SERIES_MAX, Series, SeriesTotal};
 pub use metrics::slow::{SlowLog, SlowRequest};
 pub use metrics::{HttpMetrics, MetricsTotal};

@@ -53,10 +53,10 @@ impl Method {
 
 /// Order of a request relative to the unanswered requests before it on its connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Order {
+pub enum RequestOrder {
     /// Waits until every earlier request of the connection that may change something is answered.
     Read,
-    /// Is passed to the service at once, unless an earlier one is [`Order::Alone`]; replies still leave in the order of the
+    /// Is passed to the service at once, unless an earlier one is [`RequestOrder::Alone`]; replies still leave in the order of the
     /// requests.
     Write,
     /// May change something, but not in sequence with other writes: waits as a read does, and every later request that may change

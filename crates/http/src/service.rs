@@ -1,6 +1,6 @@
 //! The interface of an application to the server.
 
-use crate::method::{Method, Order};
+use crate::method::{Method, RequestOrder};
 use crate::reply::Reply;
 use crate::request::HttpRequest;
 use std::os::fd::RawFd;
@@ -14,8 +14,8 @@ pub trait Service: Send + Sync + 'static {
     fn local(&self, lp: &reactor::Loop) -> Self::Local;
     /// Order relative to earlier unanswered requests of the connection; called before each [`Service::call`], and again after a
     /// wait. Default: safe methods read, others write.
-    fn order(&self, _local: &mut Self::Local, request: &HttpRequest<'_>) -> Order {
-        if request.method().is_safe() { Order::Read } else { Order::Write }
+    fn order(&self, _local: &mut Self::Local, request: &HttpRequest<'_>) -> RequestOrder {
+        if request.method().is_safe() { RequestOrder::Read } else { RequestOrder::Write }
     }
     /// Whether the service takes this request's body in pieces, whatever its length. Called with the head if the body has not
     /// arrived whole, or is larger than the limit of a body. If it returns `true`, [`Service::call`] is called at once, with
@@ -32,7 +32,7 @@ pub trait Service: Send + Sync + 'static {
     /// Answers now through `reply`, or keeps `reply.later()` and answers from any thread, or calls `reply.stream(...)`. A panic
     /// is answered with 500 and affects no other request.
     fn call(&self, local: &mut Self::Local, request: &HttpRequest<'_>, reply: Reply<'_>);
-    /// Called after a call whose order was [`Order::Write`]: whether the request became [`Order::Alone`], because the service has
+    /// Called after a call whose order was [`RequestOrder::Write`]: whether the request became [`RequestOrder::Alone`], because the service has
     /// passed it on out of sequence.
     fn became_alone(&self, _local: &mut Self::Local) -> bool {
         false

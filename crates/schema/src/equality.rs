@@ -73,7 +73,7 @@ fn are_equal(one: JsonValue<'_>, other: JsonValue<'_>) -> bool {
         }
         (JsonKind::Object, JsonKind::Object) => {
             meter::read(one_raw.len() + other_raw.len());
-            let found = |(name, value): (binjson::Str<'_>, JsonValue<'_>)| {
+            let found = |(name, value): (binjson::StoredName<'_>, JsonValue<'_>)| {
                 meter::enter(name.stored().len());
                 let name = name.as_str().unwrap_or_default();
                 other.field(&name).is_some_and(|found| are_equal(value, found))

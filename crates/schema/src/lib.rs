@@ -23,7 +23,7 @@ mod stored;
 pub mod types;
 mod unfolding;
 
-pub use meter::{QUESTION_STEPS, Question, asking, within};
+pub use meter::{CANCEL_CHECK_STEPS, CancelCheck, with_cancel_check, within};
 pub use plain::{pointer, shown};
 pub use promise::{FieldPromise, PromisedKind};
 pub use row::{FieldNumbers, NAMES_MAX, Names, Row};

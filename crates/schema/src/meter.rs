@@ -4,14 +4,14 @@
 //! here, and beyond a limit the check is unwound up to [`bounded`]. The counters are thread-local, because nodes that the
 //! library makes from property names could not reach them otherwise.
 //!
-//! The check of a long document tests repeatedly whether it is cancelled ([`asking`]).
+//! The check of a long document tests repeatedly whether it is cancelled ([`with_cancel_check`]).
 
 use std::cell::{Cell, RefCell};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 
 /// Called repeatedly, from any thread, during long work; returns true if the work is cancelled, and true from then on.
-pub type Question = Arc<dyn Fn() -> bool + Send + Sync>;
+pub type CancelCheck = Arc<dyn Fn() -> bool + Send + Sync>;
 
 /// Bytes that are read, compared or skipped per step.
 const BYTES_PER_STEP: usize = 64;
@@ -22,7 +22,7 @@ const PATTERN_BYTES_PER_STEP: usize = 1024;
 const ERROR_BYTES: usize = 8192;
 
 /// Steps that take about a millisecond. The interval of cancellation checks, and the limit of a check while others wait.
-pub const QUESTION_STEPS: u64 = 8192;
+pub const CANCEL_CHECK_STEPS: u64 = 8192;
 
 /// The limits of one check.
 #[derive(Clone, Copy)]
@@ -75,14 +75,14 @@ thread_local! {
     /// The remaining steps of those that [`within`] allows.
     static ALLOWED: Cell<u64> = const { Cell::new(u64::MAX) };
     /// The cancellation check.
-    static OVER: RefCell<Option<Question>> = const { RefCell::new(None) };
+    static OVER: RefCell<Option<CancelCheck>> = const { RefCell::new(None) };
 }
 
 /// Runs work on this thread, whose JSON Schema checks call `over` about every millisecond. If `over` returns true, the check
 /// ends as if the document did not fit; the caller must call `over` to distinguish the two.
-pub fn asking<R>(over: Option<&Question>, work: impl FnOnce() -> R) -> R {
+pub fn with_cancel_check<R>(over: Option<&CancelCheck>, work: impl FnOnce() -> R) -> R {
     /// Restores the previous cancellation check, even after a panic.
-    struct Asked(Option<Question>);
+    struct Asked(Option<CancelCheck>);
     impl Drop for Asked {
         fn drop(&mut self) {
             OVER.replace(self.0.take());
@@ -113,7 +113,7 @@ pub(super) fn bounded<R>(limits: &Limits, work: impl FnOnce() -> R) -> Result<R,
     let limits = &Limits { steps: limits.steps.min(allowed), ..*limits };
     let left = LEFT.replace(*limits);
     let is_asked = OVER.with_borrow(Option::is_some);
-    let asked_at = ASKED_AT.replace(if is_asked { limits.steps.saturating_sub(QUESTION_STEPS) } else { 0 });
+    let asked_at = ASKED_AT.replace(if is_asked { limits.steps.saturating_sub(CANCEL_CHECK_STEPS) } else { 0 });
     let stack_end = STACK_END.replace(stack_position().saturating_sub(limits.stack_bytes));
     // Sound, because the library keeps no state of a check.
     let done = catch_unwind(AssertUnwindSafe(work));
@@ -211,7 +211,7 @@ fn take_steps(steps: u64) {
 
 #[cold]
 fn ask(left: u64) {
-    ASKED_AT.set(left.saturating_sub(QUESTION_STEPS));
+    ASKED_AT.set(left.saturating_sub(CANCEL_CHECK_STEPS));
     if OVER.with_borrow(|over| over.as_ref().is_some_and(|over| over())) {
         stop(Stop::Over);
     }

@@ -4,7 +4,7 @@
 //! by number. Documents usually have the same shape, so each field is first compared with the field at the same position of the
 //! last document.
 
-use binjson::{JsonValue, StoredDocument, Str};
+use binjson::{JsonValue, StoredDocument, StoredName};
 
 /// Rows of up to this many fields live on the stack.
 const ROW_INLINE: usize = 16;
@@ -33,7 +33,7 @@ const NONE: u8 = 255;
 pub struct Row<'r, 'd> {
     values: &'r [Option<JsonValue<'d>>],
     /// The first field that has no number.
-    pub unknown: Option<Str<'d>>,
+    pub unknown: Option<StoredName<'d>>,
 }
 
 impl Names {

@@ -211,7 +211,7 @@ impl<C: WriteTransaction> DocumentWrite<'_, C> {
         });
         match prepared {
             Ok(prepared) => Ok(prepared.key),
-            // The deadline may have ended the schema check: see `schema::asking`.
+            // The deadline may have ended the schema check: see `schema::with_cancel_check`.
             Err(WriteError::Invalid { .. }) if budget.deadline.is_some_and(|over| over()) => {
                 Err(QueryError::Deadline.into())
             }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use schema::Question;
+use schema::CancelCheck;
 
 use crate::database::{DocumentDatabase, Passing, ReaderSession, Required, Shut, Write, WriteKind, written};
 use crate::engine::{self, Submit};
@@ -33,7 +33,7 @@ pub struct Submission {
     /// A document that must exist, else [`WriteError::NotFound`].
     pub required: Option<Required>,
     /// Called while a long document is checked by a JSON Schema: if the write is cancelled, it ends with [`WriteError::Busy`].
-    pub over: Option<Question>,
+    pub over: Option<CancelCheck>,
     /// Takes the write from [`DocumentDatabase::try_write`] if it turns out to be too long for an event loop. Without it such a
     /// write ends with [`WriteError::Busy`]. See [`DocumentDatabase::may_be_long`].
     pub long: Option<Arc<dyn TakeLong>>,
@@ -63,7 +63,7 @@ impl DocumentDatabase {
     /// The same for a submission.
     pub fn write_submission(&self, session: &ReaderSession, submission: Submission) {
         match self.pass(WriteKind::Short) {
-            Some(passing) => self.submit(session, passing, submission, LongCheck::asking),
+            Some(passing) => self.submit(session, passing, submission, LongCheck::with_cancel_check),
             None => {
                 if let Some((database, submission)) = self.moved(submission) {
                     database.write_submission(session, submission);
@@ -120,7 +120,7 @@ impl DocumentDatabase {
         session: &ReaderSession,
         passing: Passing,
         submission: Submission,
-        check: impl FnOnce(Option<Question>) -> LongCheck,
+        check: impl FnOnce(Option<CancelCheck>) -> LongCheck,
     ) {
         let Submission { write, guard, required, over, long, done } = submission;
         let long_check = check(over);

@@ -20,14 +20,14 @@ use super::share;
 use crate::encoding::{Plain, Row};
 use crate::error::WriteError;
 use binjson::StoredDocument;
-use schema::Question;
+use schema::CancelCheck;
 
 /// A document whose text is at least this long is checked against a general schema only on a thread for which no others wait.
 /// Most checks of 4 KiB take 15 µs; arrays nested 120 deep under a recursive schema take 1.5 ms, and 6 ms for 16 KiB.
 pub const LONG_CHECK_BYTES: usize = 4 << 10;
 
 /// Steps of the check of a shorter document before it counts as long: about a millisecond.
-pub(crate) const SHORT_CHECK_STEPS: u64 = schema::QUESTION_STEPS;
+pub(crate) const SHORT_CHECK_STEPS: u64 = schema::CANCEL_CHECK_STEPS;
 
 /// A write with this many bytes of JSON, or that finds a stored document of this size, is too long for an event loop: reading
 /// or merging it takes about a millisecond.
@@ -54,18 +54,18 @@ pub(crate) struct LongCheck {
     /// Set if the write turned out to be too long for an event loop.
     pub(crate) is_long: bool,
     /// Called while the document is read and checked: whether the write is cancelled.
-    pub(crate) over: Option<Question>,
+    pub(crate) over: Option<CancelCheck>,
 }
 
 impl LongCheck {
     /// The state for a write that is prepared for the first time.
-    pub(crate) fn asking(over: Option<Question>) -> LongCheck {
+    pub(crate) fn with_cancel_check(over: Option<CancelCheck>) -> LongCheck {
         LongCheck { over, ..LongCheck::default() }
     }
 
     /// The same on an event loop.
-    pub(crate) fn on_loop(over: Option<Question>) -> LongCheck {
-        LongCheck { is_on_loop: true, ..LongCheck::asking(over) }
+    pub(crate) fn on_loop(over: Option<CancelCheck>) -> LongCheck {
+        LongCheck { is_on_loop: true, ..LongCheck::with_cancel_check(over) }
     }
 
     /// The state for a write inside a statement. Others may wait for this thread.
@@ -163,10 +163,11 @@ impl Collection {
             return Err(WriteError::Busy);
         }
         let over = &long_check.over;
-        let plain = schema::asking(over.as_ref(), || self.check(document, row)).map_err(|error| match over {
-            Some(over) if over() => WriteError::Busy,
-            _ => error,
-        })?;
+        let plain =
+            schema::with_cancel_check(over.as_ref(), || self.check(document, row)).map_err(|error| match over {
+                Some(over) if over() => WriteError::Busy,
+                _ => error,
+            })?;
         long_check.fits = Some(hashes);
         Ok(plain)
     }

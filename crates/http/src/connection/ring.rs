@@ -15,7 +15,7 @@
 use std::collections::VecDeque;
 
 use crate::access_log::Entry;
-use crate::method::Order;
+use crate::method::RequestOrder;
 use crate::metrics::latency::Measure;
 use crate::presence::Watched;
 use crate::reply::composer::Shape;
@@ -41,7 +41,7 @@ pub(crate) enum Held {
 /// One request whose reply has not left.
 pub(crate) struct Slot {
     pub(crate) shape: Shape,
-    pub(crate) order: Order,
+    pub(crate) order: RequestOrder,
     pub(crate) held: Held,
     pub(crate) measure: Measure,
     pub(crate) log: Option<Box<Entry>>,
@@ -60,7 +60,7 @@ pub(crate) struct Ring {
     slots: VecDeque<Slot>,
     first: u64,
     writes_unanswered: usize,
-    /// Unanswered requests whose order is [`Order::Alone`].
+    /// Unanswered requests whose order is [`RequestOrder::Alone`].
     alone_unanswered: usize,
     streams: usize,
     /// Slots whose requests were HTTP/1.0.
@@ -88,7 +88,7 @@ impl Ring {
         self.writes_unanswered > 0
     }
 
-    /// Whether a request that is [`Order::Alone`] waits for its answer; no other write may begin before that.
+    /// Whether a request that is [`RequestOrder::Alone`] waits for its answer; no other write may begin before that.
     pub(crate) fn stands_alone(&self) -> bool {
         self.alone_unanswered > 0
     }
@@ -187,11 +187,11 @@ impl Ring {
 
 impl Slot {
     fn waits_to_write(&self) -> bool {
-        self.order != Order::Read && matches!(self.held, Held::Nothing)
+        self.order != RequestOrder::Read && matches!(self.held, Held::Nothing)
     }
 
     fn waits_alone(&self) -> bool {
-        self.order == Order::Alone && matches!(self.held, Held::Nothing)
+        self.order == RequestOrder::Alone && matches!(self.held, Held::Nothing)
     }
 
     /// A stream's head is not counted: it is sent by itself, before the slot is popped.
@@ -213,7 +213,7 @@ mod tests {
     use super::*;
     use crate::metrics::latency::Series;
 
-    fn slot(order: Order) -> Slot {
+    fn slot(order: RequestOrder) -> Slot {
         let shape = Shape { http10: false, persistent: true, head_only: false };
         let measure = Measure { began_ns: 0, method: None, series: Series::OTHER };
         Slot { shape, order, held: Held::Nothing, measure, log: None, watched: None }
@@ -234,8 +234,8 @@ mod tests {
     #[test]
     fn an_answer_finds_its_slot_once_and_a_stale_one_finds_none() {
         let mut ring = Ring::default();
-        ring.push(slot(Order::Write));
-        ring.push(slot(Order::Read));
+        ring.push(slot(RequestOrder::Write));
+        ring.push(slot(RequestOrder::Read));
         assert!(ring.answer(1, answer()));
         assert!(!ring.answer(1, answer()));
         assert!(ring.has_unanswered_write());

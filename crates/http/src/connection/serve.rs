@@ -10,7 +10,7 @@ use crate::body::BodySink;
 use crate::connection::ring::{Held, Ring, Slot};
 use crate::connection::shared::Shared;
 use crate::connection::worker::Worker;
-use crate::method::Order;
+use crate::method::RequestOrder;
 use crate::metrics::latency::Series;
 use crate::parsing::refusal::Refusal;
 use crate::reply::composer::{HeaderFields, Length, Shape};
@@ -99,8 +99,13 @@ pub(crate) fn serve<S: Service>(
 /// Returns the request's order; `None` if it has to wait. After a panic the outcome stays as it was: unanswered, if no reply was
 /// sent.
 #[inline]
-fn call<S: Service>(shared: &Shared<S>, ring: &Ring, request: &HttpRequest<'_>, reply: Reply<'_>) -> Option<Order> {
-    let mut order = Order::Write;
+fn call<S: Service>(
+    shared: &Shared<S>,
+    ring: &Ring,
+    request: &HttpRequest<'_>,
+    reply: Reply<'_>,
+) -> Option<RequestOrder> {
+    let mut order = RequestOrder::Write;
     let called = catch_unwind(AssertUnwindSafe(|| {
         if request.head.path == "*" {
             answer_asterisk(reply);
@@ -109,15 +114,15 @@ fn call<S: Service>(shared: &Shared<S>, ring: &Ring, request: &HttpRequest<'_>, 
         let local = &mut *shared.local.borrow_mut();
         order = shared.service.order(local, request);
         let waits = match order {
-            Order::Write => ring.stands_alone(),
-            Order::Read | Order::Alone => ring.has_unanswered_write(),
+            RequestOrder::Write => ring.stands_alone(),
+            RequestOrder::Read | RequestOrder::Alone => ring.has_unanswered_write(),
         };
         if waits {
             return false;
         }
         shared.service.call(local, request, reply);
-        if order == Order::Write && shared.service.became_alone(local) {
-            order = Order::Alone;
+        if order == RequestOrder::Write && shared.service.became_alone(local) {
+            order = RequestOrder::Alone;
         }
         true
     }));
@@ -194,7 +199,7 @@ pub(crate) fn refuse(worker: &Worker, ring: &mut Ring, refusal: Refusal, head_on
         let mut buffer = worker.take_buffer();
         compose_problem(worker, &mut buffer, shape, status, &detail);
         let held = Held::Bytes(status, buffer);
-        ring.push(Slot { shape, order: Order::Read, held, measure, log: None, watched: None });
+        ring.push(Slot { shape, order: RequestOrder::Read, held, measure, log: None, watched: None });
     }
 }
 

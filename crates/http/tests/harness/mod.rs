@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use http::{
     BodyFault, BodyPart, BodySink, BodySource, HttpRequest, HttpServer, HttpSettings, LateReply, MetricsTotal, More,
-    Order, Reply, Series, SeriesTotal, Service, Status, UNCOPIED_BYTES_MIN,
+    Reply, RequestOrder, Series, SeriesTotal, Service, Status, UNCOPIED_BYTES_MIN,
 };
 
 /// Limit of any wait in a test; it is never reached if all is well.
@@ -125,12 +125,12 @@ impl Service for TestService {
 
     fn local(&self, _: &reactor::Loop) {}
 
-    fn order(&self, (): &mut (), request: &HttpRequest<'_>) -> Order {
+    fn order(&self, (): &mut (), request: &HttpRequest<'_>) -> RequestOrder {
         assert!(request.path() != "/panic-in-order");
         match request.path() {
-            path if path.starts_with("/late-read") || request.method().is_safe() => Order::Read,
-            path if path.starts_with("/late-alone") || path.starts_with("/in-pieces") => Order::Alone,
-            _ => Order::Write,
+            path if path.starts_with("/late-read") || request.method().is_safe() => RequestOrder::Read,
+            path if path.starts_with("/late-alone") || path.starts_with("/in-pieces") => RequestOrder::Alone,
+            _ => RequestOrder::Write,
         }
     }
 

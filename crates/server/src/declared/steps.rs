@@ -330,11 +330,11 @@ impl Owed {
         };
         background::run_declared(limits.ends(), (&pool, place), &Arc::clone(&errors), late, move |mut late| {
             let running = habits.begin(habit);
-            let question = limits.question(&client);
-            let call = match docs::asking(Some(&question), call) {
+            let cancel_check = limits.cancel_check(&client);
+            let call = match docs::with_cancel_check(Some(&cancel_check), call) {
                 Ok(call) => call,
                 // The check of its body may have been ended.
-                Err(_) if question() => {
+                Err(_) if cancel_check() => {
                     let failure = client.failure(refusal::of_query(&QueryError::Deadline));
                     return refusal::refuse(&errors, late, &failure);
                 }

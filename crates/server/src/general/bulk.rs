@@ -12,7 +12,7 @@
 //! flight (waiting writes, each counted as such), and the reports of failed lines ([`FAILED_BYTES_MAX`]).
 //!
 //! The reply is sent when the last line is durable or refused. If the body ends early or with an error, the reply names the
-//! lines that were taken. A bulk is [`http::Order::Alone`] among the requests of its connection.
+//! lines that were taken. A bulk is [`http::RequestOrder::Alone`] among the requests of its connection.
 
 use super::{collection, fail};
 use crate::failure::refusal;
@@ -361,7 +361,7 @@ pub(super) fn load(
         let lines = Lines::of(request.body(), line_bytes_max);
         (reply.later_watched(), Rc::new(RefCell::new(Feed { lines, end: Some(Ok(())), is_held_back: false })))
     };
-    let (over, nudge) = (Some(write::question(service, &late)), late.nudge());
+    let (over, nudge) = (Some(write::cancel_check(service, &late)), late.nudge());
     let state = State {
         waiting: 1,
         under_way_bytes: 0,

@@ -94,7 +94,7 @@ fn list_late(
     let (of_query, late) = (QueryLimits::of(service), reply.later_watched());
     let client = Arc::new(ClientWatch::of(&late, &service.pool));
     background::run_until(of_query.ends(), &service.pool, &Arc::clone(&errors), late, move |late| {
-        let is_over = of_query.question(&client);
+        let is_over = of_query.cancel_check(&client);
         let body = sessions.with(&database, |session| {
             let mut out = Vec::new();
             let after = after.as_deref().and_then(|key| kind.of_bytes(key));

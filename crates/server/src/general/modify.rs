@@ -1,7 +1,7 @@
 //! `POST /_/query` with an INSERT, UPDATE or DELETE: one transaction, answered when it is durable with the number of documents
 //! and, with RETURNING, their rows.
 //!
-//! It runs on the pool, where it may wait. So it is [`http::Order::Alone`] among the requests of its connection: earlier requests
+//! It runs on the pool, where it may wait. So it is [`http::RequestOrder::Alone`] among the requests of its connection: earlier requests
 //! are answered first, and later ones wait.
 
 use crate::failure::refusal;

@@ -15,7 +15,7 @@ use crate::service::permission;
 use crate::service::{Local, Service};
 use docs::direct::DocumentOutcome;
 use docs::{CollectionId, LARGE_BYTES, LONG_CHECK_BYTES, ReadError};
-use http::{HttpRequest, LateReply, Method, Order, Reply, RouteLookup, Router, Status};
+use http::{HttpRequest, LateReply, Method, Reply, RequestOrder, RouteLookup, Router, Status};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
@@ -64,16 +64,16 @@ impl Routing {
         Routing { service, router, has_steps, checks_fully, looks_ahead }
     }
 
-    pub(crate) fn order(&self, request: &HttpRequest<'_>) -> Order {
+    pub(crate) fn order(&self, request: &HttpRequest<'_>) -> RequestOrder {
         match request.path() {
             // A query is a POST that only reads.
-            Operation::QUERY if !modify::may_change(request) => Order::Read,
-            Operation::QUERY => Order::Alone,
-            _ if request.method().is_safe() => Order::Read,
-            path if Operation::is_bulk(path) => Order::Alone,
-            path if self.has_steps && self.leads_to_steps(request.method(), path) => Order::Alone,
-            path if self.may_be_large(request, path) => Order::Alone,
-            _ => Order::Write,
+            Operation::QUERY if !modify::may_change(request) => RequestOrder::Read,
+            Operation::QUERY => RequestOrder::Alone,
+            _ if request.method().is_safe() => RequestOrder::Read,
+            path if Operation::is_bulk(path) => RequestOrder::Alone,
+            path if self.has_steps && self.leads_to_steps(request.method(), path) => RequestOrder::Alone,
+            path if self.may_be_large(request, path) => RequestOrder::Alone,
+            _ => RequestOrder::Write,
         }
     }
 

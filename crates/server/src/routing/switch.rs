@@ -9,7 +9,7 @@ use crate::access::sender::Listener;
 use crate::service::kept_request::KeptRequest;
 use crate::service::rerouting::{PoolQuery, PoolStep, Rerouting};
 use crate::service::{self, Local};
-use http::{HttpRequest, LateReply, Order, Reply};
+use http::{HttpRequest, LateReply, Reply, RequestOrder};
 use reactor::Loop;
 use std::os::fd::RawFd;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -98,7 +98,7 @@ impl http::Service for Switch {
     }
 
     #[inline]
-    fn order(&self, turn: &mut LoopRouting, request: &HttpRequest<'_>) -> Order {
+    fn order(&self, turn: &mut LoopRouting, request: &HttpRequest<'_>) -> RequestOrder {
         self.look(turn);
         turn.routing.order(request)
     }
@@ -159,7 +159,7 @@ impl http::Service for AdminEntrance {
         self.0.turn(lp, Listener::Admin)
     }
 
-    fn order(&self, turn: &mut LoopRouting, request: &HttpRequest<'_>) -> Order {
+    fn order(&self, turn: &mut LoopRouting, request: &HttpRequest<'_>) -> RequestOrder {
         http::Service::order(&*self.0, turn, request)
     }
 

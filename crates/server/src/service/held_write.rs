@@ -10,8 +10,8 @@
 //! Bound: each write, and each line, was counted as waiting when it was taken (`write::admit`, `general::bulk`).
 
 use docs::{
-    CollectionId, DocumentDatabase, Op, Precondition, Question, ReaderSession, StepsCall, StepsDone, Submission, Write,
-    WriteCallback,
+    CancelCheck, CollectionId, DocumentDatabase, Op, Precondition, ReaderSession, StepsCall, StepsDone, Submission,
+    Write, WriteCallback,
 };
 use reactor::Loop;
 use std::collections::VecDeque;
@@ -55,7 +55,7 @@ pub(crate) struct Bulk {
     pub(crate) take_large: TakeLarge,
     pub(crate) lines: Box<dyn LineSource>,
     /// Called while a line's document is checked: see [`Submission::over`].
-    pub(crate) over: Option<Question>,
+    pub(crate) over: Option<CancelCheck>,
     /// A line that the database did not accept.
     pub(crate) given_back: Option<Box<Submission>>,
 }

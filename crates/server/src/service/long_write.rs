@@ -5,7 +5,7 @@
 
 use super::Shared;
 use super::large_write;
-use docs::{DocumentDatabase, Question, Submission, TakeLong};
+use docs::{CancelCheck, DocumentDatabase, Submission, TakeLong};
 use reactor::Loop;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
@@ -17,7 +17,7 @@ pub(crate) struct LongWrites {
     shared: Weak<Shared>,
     /// Whether the server has stopped. Their clients are not watched: the check of a short document takes less than a tenth of a
     /// second, one merge some tenths.
-    over: Question,
+    over: CancelCheck,
     /// Whether a write was given up since the last call of `take_note`.
     is_noted: AtomicBool,
 }

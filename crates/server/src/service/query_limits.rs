@@ -75,12 +75,12 @@ impl QueryLimits {
 
     /// The same for a writing statement: the checks of its documents, too, end with its time, its client and the server.
     pub(crate) fn run_change<R>(self, client: &Arc<ClientWatch>, now_ms: i64, run: impl FnOnce(&Budget<'_>) -> R) -> R {
-        let question = self.question(client);
-        docs::asking(Some(&question), || self.run_for(client, now_ms, run))
+        let cancel_check = self.cancel_check(client);
+        docs::with_cancel_check(Some(&cancel_check), || self.run_for(client, now_ms, run))
     }
 
     /// Whether its time is over, its client has left or the server has stopped.
-    pub(crate) fn question(&self, client: &Arc<ClientWatch>) -> docs::Question {
+    pub(crate) fn cancel_check(&self, client: &Arc<ClientWatch>) -> docs::CancelCheck {
         let (ends, client, queries) = (self.ends, Arc::clone(client), Arc::clone(&self.queries));
         Arc::new(move || {
             let now = Instant::now();

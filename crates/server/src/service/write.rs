@@ -15,7 +15,7 @@ use crate::threads::client::ClientWatch;
 use crate::threads::in_flight::Taken;
 use docs::statements::Guard;
 use docs::{
-    DocumentDatabase, LARGE_BYTES, Op, Question, ReaderSession, Required, Submission, TakeLong, Write, WriteError,
+    CancelCheck, DocumentDatabase, LARGE_BYTES, Op, ReaderSession, Required, Submission, TakeLong, Write, WriteError,
     Written,
 };
 use http::{LateReply, Reply, Status};
@@ -78,24 +78,24 @@ pub(crate) fn submit(
     hand_over(service, local, Submission { write, guard, required, over, long: None, done: Box::new(done) });
 }
 
-/// The late reply to a write, and the question for a long check: whether its client has left or the server has stopped. Only the
+/// The late reply to a write, and the cancellation check of a long check: whether its client has left or the server has stopped. Only the
 /// client of a write that is not for a loop is watched.
 pub(crate) fn later(
     service: &Service,
     local: &Local,
     write: &Write,
     reply: Reply<'_>,
-) -> (LateReply, Option<Question>) {
+) -> (LateReply, Option<CancelCheck>) {
     if !is_large(&service.database, &local.session, write) {
         return (reply.later(), None);
     }
     let late = reply.later_watched();
-    let over = question(service, &late);
+    let over = cancel_check(service, &late);
     (late, Some(over))
 }
 
 /// Whether the client of a watched reply has left, or the server has stopped. The caller yields to the loops first.
-pub(crate) fn question(shared: &Shared, late: &LateReply) -> Question {
+pub(crate) fn cancel_check(shared: &Shared, late: &LateReply) -> CancelCheck {
     let (client, queries, loops) =
         (ClientWatch::elsewhere(late), Arc::clone(&shared.queries), Arc::clone(&shared.loops));
     Arc::new(move || {
