@@ -220,7 +220,8 @@ impl Chart {
             }
             y += 10;
         }
-        let dates: Vec<&str> = runs.iter().map(|run| run.date).collect();
+        let mut dates: Vec<&str> = runs.iter().map(|run| run.date).collect();
+        dates.dedup();
         let source = format!("{}, {}; all rows: bench/RESULTS.md", self.runs.join(" and "), dates.join(" and "));
         text(&mut body, (16, y + 12, "start"), " font-size=\"11\"", &source);
         let height = y + 26;
