@@ -56,11 +56,14 @@ impl Cluster {
                 replica.text(&["INFO", "replication"]).contains("master_link_status:up")
             });
         }
-        let (first, all) = (&mut plains[0], &nodes[MASTERS..]);
-        eventually("the replicas are told of", || {
-            let slots = first.text(&["CLUSTER", "SLOTS"]);
-            all.iter().all(|node| slots.contains(&format!(":{}\r\n", node.address.port())))
-        });
+        // A proxy reads the table from each node that it connects to, so all of them must know the replicas.
+        let all = &nodes[MASTERS..];
+        for plain in &mut plains {
+            eventually("the replicas are told of", || {
+                let slots = plain.text(&["CLUSTER", "SLOTS"]);
+                all.iter().all(|node| slots.contains(&format!(":{}\r\n", node.address.port())))
+            });
+        }
         Cluster { nodes, ids, _folder: folder }
     }
 
