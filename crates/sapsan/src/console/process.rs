@@ -2,10 +2,7 @@
 
 use server::Termination;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
-
-/// The file that is being written under a temporary name, for the end by a signal. A command writes one at a time.
-static UNFINISHED: Mutex<Option<PathBuf>> = Mutex::new(None);
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Exit status of a process that a second signal ended, as shells count it (128 + SIGINT).
 pub(crate) const CUT_STATUS: i32 = 130;
@@ -26,24 +23,35 @@ fn signal_error(error: std::io::Error) -> String {
     format!("cannot wait for signals: {error}")
 }
 
-/// From now on a signal ends the process at once, and removes the file of [`remove_at_signal`]. For commands that have nothing else
-/// to end. To be called before any other thread starts.
-pub(crate) fn end_by_signal() -> Result<(), String> {
-    let termination = claim_signals()?;
+/// The file that a command writes under a temporary name: a signal removes it. A command writes one at a time.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct UnfinishedFile(Arc<Mutex<Option<PathBuf>>>);
+
+impl UnfinishedFile {
+    /// The file is removed at a signal from now on.
+    pub(crate) fn set(&self, file: &Path) {
+        *self.lock() = Some(file.to_owned());
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<PathBuf>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// From now on a signal removes the unfinished file and ends the process at once. For commands that have nothing else to end. To be
+/// called before any other thread starts.
+pub(crate) fn end_by_signal() -> Result<UnfinishedFile, String> {
+    let (termination, unfinished) = (claim_signals()?, UnfinishedFile::default());
+    let at_signal = unfinished.clone();
     std::thread::spawn(move || {
         termination.wait();
-        // Kept locked until the process has ended: no other file is begun.
-        let unfinished = UNFINISHED.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(file) = unfinished.as_deref() {
+        // Locked until the process has ended, so that the command begins no other file.
+        let file = at_signal.lock();
+        if let Some(file) = file.as_deref() {
             // It may have its final name already.
             let _ = std::fs::remove_file(file);
         }
         std::process::exit(CUT_STATUS);
     });
-    Ok(())
-}
-
-/// Has a signal remove this file.
-pub(crate) fn remove_at_signal(file: &Path) {
-    *UNFINISHED.lock().unwrap_or_else(PoisonError::into_inner) = Some(file.to_owned());
+    Ok(unfinished)
 }

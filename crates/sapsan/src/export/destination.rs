@@ -1,8 +1,9 @@
 //! Destination of an export. A file is written under a temporary name in the same folder, and renamed when it is complete and on disk.
-//! So an export that ends early leaves no file, also if a signal ends it ([`process::end_by_signal`]).
+//! So an export that ends early leaves no file, also if a signal ends it ([`UnfinishedFile`]).
 
 use super::source::Stopped;
-use crate::console::{Outcome, output, process};
+use crate::console::process::UnfinishedFile;
+use crate::console::{Outcome, output};
 use std::io::{BufWriter, Seek, SeekFrom, Stdout, Write};
 use std::path::{Path, PathBuf};
 use tempfile::NamedTempFile;
@@ -22,14 +23,14 @@ pub(crate) enum Destination {
 }
 
 impl Destination {
-    /// Opens a new file, or standard output if `name` is `None`.
-    pub(crate) fn open(name: Option<&Path>) -> Result<Destination, String> {
+    /// Opens a new file, or standard output if `name` is `None`. The temporary file is noted in `unfinished`.
+    pub(crate) fn open(name: Option<&Path>, unfinished: &UnfinishedFile) -> Result<Destination, String> {
         let Some(name) = name else {
             return Ok(Destination::StandardOutput(BufWriter::with_capacity(BUFFER_BYTES, std::io::stdout())));
         };
         name_is_free(name)?;
         let file = temporary(name).map_err(|error| unwritten(name, &error))?;
-        process::remove_at_signal(file.path());
+        unfinished.set(file.path());
         Ok(Destination::File { name: name.to_owned(), file: BufWriter::with_capacity(BUFFER_BYTES, file) })
     }
 
@@ -122,7 +123,7 @@ mod tests {
     fn a_file_has_its_name_only_when_it_is_complete() {
         let folder = tempfile::tempdir().expect("a folder");
         let name = folder.path().join("out.ndjson");
-        let mut failing = Destination::open(Some(&name)).expect("a destination");
+        let mut failing = Destination::open(Some(&name), &UnfinishedFile::default()).expect("a destination");
         failing.write_all(b"half").and_then(|()| failing.flush()).expect("written");
         let found = names(folder.path());
         assert!(
@@ -131,7 +132,7 @@ mod tests {
         );
         let failed = failing.finish(Err(Stopped::Failed("no".to_owned())));
         assert_eq!((failed, names(folder.path()).len()), (Err("no".to_owned()), 0));
-        let mut whole = Destination::open(Some(&name)).expect("a destination");
+        let mut whole = Destination::open(Some(&name), &UnfinishedFile::default()).expect("a destination");
         whole.write_all(b"whole").expect("written");
         assert_eq!(whole.finish(Ok(())), Ok(()));
         assert_eq!(
@@ -148,9 +149,9 @@ mod tests {
     fn a_file_that_is_there_is_not_written_over() {
         let folder = tempfile::tempdir().expect("a folder");
         let name = folder.path().join("out.csv");
-        let early = Destination::open(Some(&name)).expect("a destination");
+        let early = Destination::open(Some(&name), &UnfinishedFile::default()).expect("a destination");
         std::fs::write(&name, "mine").expect("a file");
-        for refused in [early.finish(Ok(())), Destination::open(Some(&name)).map(|_| ())] {
+        for refused in [early.finish(Ok(())), Destination::open(Some(&name), &UnfinishedFile::default()).map(|_| ())] {
             assert!(refused.is_err_and(|why| why.contains("exists already")));
         }
         assert_eq!((names(folder.path()).len(), std::fs::read(&name).expect("it")), (1, b"mine".to_vec()));

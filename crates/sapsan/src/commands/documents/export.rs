@@ -1,6 +1,7 @@
 //! `sapsan export`: the documents of a data folder, or of a running server, as lines of JSON, as arrays or as a table.
 
 use crate::cli::{Export, ExportFormat};
+use crate::console::process::UnfinishedFile;
 use crate::console::{Outcome, output, process};
 use crate::export::{
     CollectionOutline, Destination, FolderSource, ServerSource, Source, name_is_free, write_arrays, write_lines,
@@ -13,7 +14,7 @@ use server::config::ServiceConfig;
 use std::path::Path;
 
 pub(crate) fn run(arguments: &Export) -> Outcome {
-    process::end_by_signal()?;
+    let unfinished = process::end_by_signal()?;
     // Checked before anything is opened.
     arguments.out.as_deref().map_or(Ok(()), name_is_free)?;
     match (&arguments.url, &arguments.config, &arguments.data) {
@@ -21,7 +22,7 @@ pub(crate) fn run(arguments: &Export) -> Outcome {
             let remote = Remote::of(url, &arguments.secret);
             let remote =
                 remote.unwrap_or_else(|| Err(format!("--url {url}: http://ADDRESS:PORT or unix:PATH is expected")))?;
-            export(arguments, &ServerSource::new(remote))
+            export(arguments, &ServerSource::new(remote), &unfinished)
         }
         (Some(url), ..) => {
             // Here and not in the declaration: clap would show the usage without --url.
@@ -29,12 +30,12 @@ pub(crate) fn run(arguments: &Export) -> Outcome {
                 "--url {url} names a running server, which knows its file and its folder: leave out CONFIG and --data"
             ))
         }
-        (None, Some(config), Some(data)) => of_folder(arguments, config, data),
+        (None, Some(config), Some(data)) => of_folder(arguments, (config, data), &unfinished),
         _ => Err("CONFIG and --data DIR, or --url URL, are expected".to_owned()),
     }
 }
 
-fn of_folder(arguments: &Export, file: &Path, data: &Path) -> Outcome {
+fn of_folder(arguments: &Export, (file, data): (&Path, &Path), unfinished: &UnfinishedFile) -> Outcome {
     let config = ServiceConfig::load(file, &[]).map_err(|error| error.to_string())?;
     let documents = server::complete(&config).map_err(|mistakes| mistakes.to_string())?;
     if !Store::is_in(data) {
@@ -42,14 +43,14 @@ fn of_folder(arguments: &Export, file: &Path, data: &Path) -> Outcome {
     }
     let database = folder::open_to_look(&documents, file, data, server::store_options(&config))?;
     let session = database.session().map_err(|error| error.to_string())?;
-    export(arguments, &FolderSource::new(&database, &session))
+    export(arguments, &FolderSource::new(&database, &session), unfinished)
 }
 
-fn export(arguments: &Export, source: &dyn Source) -> Outcome {
+fn export(arguments: &Export, source: &dyn Source, unfinished: &UnfinishedFile) -> Outcome {
     let all = source.collections()?;
     let format = format(arguments);
     let collections = chosen(arguments, format, &all)?;
-    let mut out = Destination::open(arguments.out.as_deref())?;
+    let mut out = Destination::open(arguments.out.as_deref(), unfinished)?;
     let (mut untyped, mut quoted) = (Vec::new(), Vec::new());
     let names: Vec<&str> = collections.iter().map(|collection| collection.name.as_str()).collect();
     let exported = match (format, &collections[..]) {

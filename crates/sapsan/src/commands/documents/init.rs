@@ -12,7 +12,7 @@ use std::path::Path;
 const NAME_SHOWN: &str = "service.toml";
 
 pub(crate) fn run(arguments: &Init) -> Outcome {
-    process::end_by_signal()?;
+    let unfinished = process::end_by_signal()?;
     // Checked before the data is read, which may take long.
     arguments.out.as_deref().map_or(Ok(()), name_is_free)?;
     let draft = Draft::read(&arguments.file, arguments.collection.as_deref())?;
@@ -20,7 +20,7 @@ pub(crate) fn run(arguments: &Init) -> Outcome {
     let service = arguments.out.as_deref().map_or(NAME_SHOWN.into(), Path::to_string_lossy);
     let text = draft.text(&Shown { data: &data, service: &service }).map_err(|why| format!("{data}: {why}"))?;
     check(Path::new(&*service), &text)?;
-    let mut destination = Destination::open(arguments.out.as_deref())?;
+    let mut destination = Destination::open(arguments.out.as_deref(), &unfinished)?;
     let written = destination.write_all(text.as_bytes());
     destination.finish(written.map_err(Stopped::Unwritten))?;
     let Some(out) = &arguments.out else { return Ok(()) };
