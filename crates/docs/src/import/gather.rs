@@ -27,7 +27,7 @@ use crate::caught;
 use crate::database::{CollectionId, DocumentDatabase};
 use crate::encoding::FieldNumbers;
 use crate::engine::{self, Direction, KeyRange, STAMP_BYTES, Sorter};
-use crate::error::WriteError;
+use crate::error::{WriteError, there_are};
 use crate::opening::{LoadError, ORIGIN_BYTES};
 use crate::writes::Collection;
 
@@ -528,7 +528,7 @@ impl<'w, 'd> Worker<'w, 'd> {
 
 fn unknown(database: &DocumentDatabase, name: &str) -> String {
     let known: Vec<&str> = database.catalog().collections.iter().map(|info| info.name.as_str()).collect();
-    format!("there is no collection \"{name}\"; there are: {}", known.join(", "))
+    format!("there is no collection \"{name}\"; {}", there_are(&known))
 }
 
 /// A poisoned lock is ignored: the panic is reported at the join, and the data under the lock is consistent.

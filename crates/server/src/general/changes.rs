@@ -10,6 +10,7 @@ use crate::requests::params::echo;
 use crate::service::Service;
 use docs::CollectionId;
 use docs::catalog::Catalog;
+use docs::error::there_are;
 use http::{HttpRequest, Reply, query};
 
 pub(super) fn follow(service: &Service, request: &HttpRequest<'_>, reply: Reply<'_>) {
@@ -63,9 +64,6 @@ fn position(text: &str, name: &str) -> Result<FeedPosition, Failure> {
 fn named(catalog: &Catalog, name: &str) -> Result<CollectionId, Failure> {
     catalog.number(name).map(CollectionId).ok_or_else(|| {
         let known: Vec<&str> = catalog.collections.iter().map(|info| info.name.as_str()).collect();
-        Failure::new(
-            FailureKind::NotFound,
-            format!("there is no collection `{}`; there are: {}", echo(name), known.join(", ")),
-        )
+        Failure::new(FailureKind::NotFound, format!("there is no collection `{}`; {}", echo(name), there_are(&known)))
     })
 }

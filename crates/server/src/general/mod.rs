@@ -23,6 +23,7 @@ use crate::requests::params::echo;
 use crate::service::Service;
 use docs::CollectionId;
 use docs::catalog::CollectionInfo;
+use docs::error::there_are;
 use http::Params;
 
 /// The collection named by the path.
@@ -35,10 +36,7 @@ fn collection<'s>(
     let name = params.get("name", text).and_then(Result::ok).unwrap_or_default();
     let place = catalog.number(name).ok_or_else(|| {
         let known: Vec<&str> = catalog.collections.iter().map(|info| info.name.as_str()).collect();
-        Failure::new(
-            FailureKind::NotFound,
-            format!("there is no collection `{}`; there are: {}", echo(name), known.join(", ")),
-        )
+        Failure::new(FailureKind::NotFound, format!("there is no collection `{}`; {}", echo(name), there_are(&known)))
     })?;
     Ok((CollectionId(place), &catalog.collections[place]))
 }

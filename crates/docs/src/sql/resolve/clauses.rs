@@ -14,6 +14,7 @@ use super::{
     not_yet, unknown,
 };
 use crate::catalog::{FieldInfo, FieldKind};
+use crate::error::there_are;
 use crate::sql::expressions::expr::flatten;
 use crate::sql::expressions::{Affinity, Expr, each};
 
@@ -91,7 +92,7 @@ impl<'c> Resolver<'c> {
             }
             None => {
                 let names: Vec<&str> = self.catalog.collections.iter().map(|info| info.name.as_str()).collect();
-                let message = format!("no collection \"{}\"; there are: {}", ident.value, names.join(", "));
+                let message = format!("no collection \"{}\"; {}", ident.value, there_are(&names));
                 unknown(&message, ident.span.start)
             }
         }
