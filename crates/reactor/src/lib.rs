@@ -18,7 +18,8 @@
 //! | start-up and threads, the set-up of one loop, settings | `reactor`, `setup`, `settings` |
 //! | loops as seen from any thread | `fleet`, `mailbox`, `lag`, `broken` (a loop that ended by itself) |
 //! | interface of a protocol | `protocol`, `event_loop/io`, `event_loop/state` (a loop's state beside connections), `event_loop/neighbour` |
-//! | one loop | `event_loop`: `tick` (order of its work), `turn` (what one connection does in a tick), `batch`, `accepting`, `draining`, `hoarders` (largest holders when memory is short), `fairness` and `work_time` (who is next, and for how long) |
+//! | one loop | `event_loop`: `tick` (order of the loop's work), `turn` (work of one connection in a tick), `batch`, `accepting`, `draining` |
+//! | bounds of one loop | `event_loop`: `work_time` (time limits of turns and ticks), `fairness` (order of turns under load), `hoarders` (the connections that hold most memory when it is short) |
 //! | one connection | `connection`: input, output, buffers, `pace` (slow receivers), `slab` (all of a loop), `transport` and `socket` (readiness) |
 //! | timers | `timers`: a heap of precise ones, a wheel of coarse ones |
 //! | TLS | `tls`, `event_loop/handshake` |

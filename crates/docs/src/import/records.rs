@@ -1,7 +1,7 @@
 //! All records of a collection in order of their keys: those that arrived in order merged with those that were sorted.
 //!
-//! If several records have one key, the one that arrived in order comes first; the others follow as they were read: see
-//! `batch_order.rs`.
+//! If several records have the same key, the record that arrived in order comes first. The others follow in the order in which they were
+//! read (`batch_order.rs`).
 
 use super::ascending::AscendingRecords;
 use super::places::{Places, PlacesWriter};

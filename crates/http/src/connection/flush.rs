@@ -94,7 +94,7 @@ impl<S: Service> Connection<S> {
             None => worker.count_with_turn(status, slot.measure),
         }
         worker.log(status, bytes, slot.log);
-        // Those of a stream are counted already.
+        // The bytes of a stream were counted when they were pulled.
         self.count_appended(bytes - streamed);
         if let Some(mut pieces) = pieces {
             io.output_pieces(&mut pieces);

@@ -32,8 +32,8 @@ impl Client {
     }
 
     /// Reads the replies that have arrived, and appends the requests that may follow them. Returns the consumed bytes and the
-    /// last reply. `Err`: the bytes are not a reply, or more than was asked for. Requests that are appended here have not been sent,
-    /// so none of these bytes is for them.
+    /// last reply. `Err`: the bytes are not a reply, or more than was asked for. A request that is appended here has not been sent
+    /// yet, so the input holds no reply to it.
     fn read(
         &mut self,
         generator: &mut Generator,

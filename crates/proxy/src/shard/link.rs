@@ -59,7 +59,7 @@ impl Lane {
 pub(crate) struct Held {
     pub(crate) client: Key,
     pub(crate) since_ns: u64,
-    /// Its unsent bytes then; none if its replies wait for those of other nodes.
+    /// The client's unsent bytes at that moment. `None`: its replies wait for the replies of other nodes.
     pub(crate) unsent: Option<usize>,
 }
 

@@ -2,8 +2,9 @@
 //!
 //! The first key determines the node: that of WATCH, or that of the first command after MULTI. The proxy answers MULTI itself and
 //! sends it when the node is known. A command with keys on another node is refused, and EXEC then fails, as in Redis after an
-//! invalid command; so it does after a command that the proxy itself refuses as unknown or malformed. A command without a key that any node
-//! answers (PING) is queued on that node; before the node is known it is held back, and answered by the proxy. Between WATCH and MULTI, commands for the watched node use the reserved connection, others use shared ones.
+//! invalid command. EXEC also fails after a command that the proxy itself refuses as unknown or malformed. A command without a key that
+//! any node answers (PING) is queued on the transaction's node; until the node is known, the proxy holds the command back and answers
+//! QUEUED. Between WATCH and MULTI, commands for the watched node use the reserved connection, others use shared ones.
 
 use reactor::Io;
 use resp::codec::write_command;
@@ -192,7 +193,7 @@ impl Shard {
         Served::Done
     }
 
-    /// The node on which a command after MULTI is queued. None: any node does, and that of the transaction is not known yet.
+    /// The node on which a command after MULTI is queued. `None`: any node may queue it, and the transaction has no node yet.
     fn node_in_transaction(
         &mut self,
         client: &mut Client,

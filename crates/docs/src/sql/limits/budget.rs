@@ -27,7 +27,7 @@ pub const STACK_BYTES_MAX: usize = 1056 << 10;
 /// Limits of an execution.
 #[derive(Clone, Copy)]
 pub struct Budget<'b> {
-    /// Index entries and documents that may be scanned, including those of subqueries; one more is an error. Each thread
+    /// Maximum number of index entries and documents that the query scans, its subqueries included; more is an error. Each thread
     /// that scans a part of a range reports 64 rows at a time, and may scan that many more before the error. Rows that parallel
     /// threads scan beyond a LIMIT do not count.
     pub rows_max: u64,

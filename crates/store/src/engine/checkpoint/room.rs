@@ -243,8 +243,7 @@ impl Engine {
         let room = &self.room;
         let mut quiet = 0;
         if self.is_short_at_start() {
-            let error = Some(&StoreError::Full);
-            log_change(error);
+            log_change(Some(&StoreError::Full));
             room.is_refusing.store(true, Ordering::Release);
         }
         let mut state = room.state();
