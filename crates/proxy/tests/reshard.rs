@@ -201,11 +201,17 @@ fn follow_and(
     std::thread::scope(|scope| {
         let (reasons, is_behind) = (&reasons, &is_behind);
         let following = scope.spawn(move || {
-            Reshard::new(plan.clone(), stop).follow(&mut |how| match how {
-                Following::Behind(_) => is_behind.store(true, Ordering::Release),
-                Following::Interrupted(reason) => reasons.lock().unwrap().push(reason),
-                Following::Copying(_) => {}
-            })
+            let mut first = None;
+            let followed = Reshard::new(plan.clone(), stop).follow(&mut |how| {
+                match &how {
+                    Following::Behind(_) => is_behind.store(true, Ordering::Release),
+                    Following::Interrupted(reason) => reasons.lock().unwrap().push(reason.clone()),
+                    Following::Copying(_) => {}
+                }
+                first.get_or_insert(how);
+            });
+            assert!(!matches!(first, Some(Following::Behind(_))), "changes before anything is copied");
+            followed
         });
         eventually("all is copied", || is_behind.load(Ordering::Acquire) || following.is_finished());
         let stopping = Stopping(stop);
@@ -272,6 +278,34 @@ fn a_source_that_comes_back_empty_does_not_empty_the_nodes() {
     let keys = plan.nodes.iter().map(|node| Client::new(node.clone()).command::<u64>("DBSIZE").unwrap());
     assert_eq!(keys.sum::<u64>(), 500);
     drop(nodes);
+}
+
+#[test]
+fn a_key_that_a_restarted_source_does_not_have_stays_on_its_node() {
+    for by_type in [false, true] {
+        let Some(servers) = Servers::start() else { return };
+        let (plan, never) = (servers.plan(0, by_type), AtomicBool::new(false));
+        let mut client = Client::new(plan.source.clone());
+        fill(&mut client, 500);
+        let Servers { source, nodes } = servers;
+        let (mut source, mut has_changed) = (Some(source), false);
+        // The connections that read changed keys are opened when the first key has changed: after the restart.
+        let followed = Reshard::new(plan.clone(), &never).follow(&mut |how| match how {
+            Following::Behind(0) if !has_changed => {
+                client.command::<()>(("PEXPIRE", "key:8{tag8}", 600_000)).unwrap();
+                has_changed = true;
+            }
+            Following::Behind(1..) => {
+                source = source.take().map(|source| Program::redis_at(source.kill()));
+            }
+            _ => {}
+        });
+        let error = followed.map_err(|error| error.to_string()).unwrap_err();
+        assert!(has_changed && error.contains("was restarted or replaced"), "{error}");
+        let keys = plan.nodes.iter().map(|node| Client::new(node.clone()).command::<u64>("DBSIZE").unwrap());
+        assert_eq!(keys.sum::<u64>(), 500);
+        drop(nodes);
+    }
 }
 
 #[test]

@@ -7,6 +7,7 @@ use resp::{Client, ClientSettings, CommandError, FromReply, Pipeline, ReplyValue
 use std::collections::HashMap;
 
 use super::ReshardError;
+use super::servers::SourceIdentity;
 use super::source::Expiry;
 
 /// The answer of XINFO for a key that is not there.
@@ -14,16 +15,20 @@ const NO_KEY: &str = "ERR no such key";
 /// Elements that are read and written at a time.
 const PIECE: usize = 500;
 
-/// Source, node, and the node's settings for messages.
-type Pair<'c> = (&'c mut Client, &'c mut Client, &'c ClientSettings);
-
 /// Elements as the source returns them, or as the node's command expects them.
 type Texts = Vec<Vec<u8>>;
 
 /// Copies one key; a key that is missing in the source is removed from the node.
-pub(super) fn copy((source, target, node): Pair<'_>, key: &[u8]) -> Result<(), ReshardError> {
+pub(super) fn copy(
+    (source, identity): (&mut Client, &SourceIdentity),
+    (target, node): (&mut Client, &ClientSettings),
+    key: &[u8],
+) -> Result<(), ReshardError> {
     let mut copy = Copy { source, target, node, key };
     let kind: String = copy.read(("TYPE", key))?;
+    if kind == "none" {
+        identity.check(copy.source)?;
+    }
     copy.write(("DEL", key))?;
     match kind.as_str() {
         "none" => return Ok(()),

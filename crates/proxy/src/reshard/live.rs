@@ -8,7 +8,7 @@
 //!
 //! A node that was restarted may have lost what was copied to it. `run_id` of INFO shows it ([`super::servers`]): everything is copied
 //! again, as after a lost connection; after the stop it is an error instead. A source that was restarted is an error too: it may have
-//! lost its keys and its setting.
+//! lost its keys and its setting. No key is removed from a node because a restarted source does not have it.
 //!
 //! The source publishes nothing for FLUSHDB, FLUSHALL and SWAPDB: they are not followed. If messages are lost, because the source
 //! closed the connection or too many keys changed ([`CHANGED_KEYS_MAX`]), all keys are copied again, and keys that the source
@@ -159,23 +159,31 @@ impl Reshard<'_> {
         let never = AtomicBool::new(false);
         // The parts of this loop run to their end: only the loop itself obeys `stop`.
         let inside = Reshard { plan: self.plan.clone(), stop: &never };
+        let identity = servers.source();
         let mut source = Source::new(&self.plan.source);
         let (mut asked_at, mut checked_at): (Option<Instant>, Option<Instant>) = (None, None);
         loop {
             if is_deaf() {
                 return Ok(());
             }
-            // Also before keys are removed from the nodes because the source does not have them.
             let is_incomplete = heard.is_incomplete.load(Ordering::Acquire);
             if is_incomplete || checked_at.is_none_or(|checked| checked.elapsed() >= CHECK_EVERY) {
                 servers.check()?;
                 checked_at = Some(Instant::now());
             }
+            if !heard.is_heard.load(Ordering::Acquire) {
+                // Nothing is copied yet: "no changes" would say that the nodes have all keys.
+                std::thread::sleep(PAUSE);
+                continue;
+            }
             if heard.is_incomplete.swap(false, Ordering::AcqRel) {
-                inside.copy_all(&mut |progress| on_progress(Following::Copying(progress)))?;
-                // An emptied source that was restarted meanwhile must not empty the nodes.
+                inside.copy_all(&identity, &mut |progress| on_progress(Following::Copying(progress)))?;
                 servers.check()?;
-                inside.each_extra_key(|node, keys| node.command::<()>(("DEL", keys)))?;
+                inside.each_extra_key(|node, keys| {
+                    identity.check(client)?;
+                    let deleted = node.command::<()>(("DEL", keys));
+                    deleted.map_err(|error| ReshardError::of_node(node.settings(), error))
+                })?;
                 continue;
             }
             // Read before the keys are taken: the keys of all changes before the last message are then among them.
@@ -186,7 +194,9 @@ impl Reshard<'_> {
                 std::thread::sleep(PAUSE);
             } else {
                 *again += keys.len() as u64;
-                inside.with_writers(|writers| inside.copy_keys(&mut source, keys, writers, &mut |_, _| {}))?;
+                inside.with_writers(&identity, |writers| {
+                    inside.copy_keys((&mut source, &identity), keys, writers, &mut |_, _| {})
+                })?;
             }
             if is_last {
                 // What was copied before is there only if no node has been restarted.

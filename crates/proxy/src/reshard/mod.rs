@@ -31,9 +31,9 @@ use resp::ClientSettings;
 use crate::placement::Placement;
 pub use error::ReshardError;
 pub use live::Following;
-use servers::Servers;
 pub use servers::check_answers;
-use source::{Change, Source};
+use servers::{Servers, SourceIdentity};
+use source::{Change, Content, Source};
 pub use verify::{Differing, Verified};
 use writer::Writers;
 
@@ -101,21 +101,25 @@ impl<'s> Reshard<'s> {
     /// server was restarted meanwhile; [`ReshardError::Stopped`]. Copied keys stay.
     pub fn copy(&self, on_progress: &mut dyn FnMut(ReshardProgress)) -> Result<u64, ReshardError> {
         let mut servers = Servers::ask(&self.plan)?;
-        let read = self.copy_all(on_progress)?;
+        let read = self.copy_all(&servers.source(), on_progress)?;
         servers.check()?;
         Ok(read)
     }
 
     /// [`Reshard::copy`] between servers that have been checked.
-    fn copy_all(&self, on_progress: &mut dyn FnMut(ReshardProgress)) -> Result<u64, ReshardError> {
+    fn copy_all(
+        &self,
+        identity: &SourceIdentity,
+        on_progress: &mut dyn FnMut(ReshardProgress),
+    ) -> Result<u64, ReshardError> {
         let mut source = Source::new(&self.plan.source);
         let mut progress = ReshardProgress { keys: source.count()?, ..ReshardProgress::default() };
-        self.with_writers(|writers| {
+        self.with_writers(identity, |writers| {
             let mut cursor = Some(0);
             while let Some(at) = cursor {
                 let (next, keys) = source.scan(at)?;
                 cursor = (next != 0).then_some(next);
-                self.copy_keys(&mut source, keys, writers, &mut |read, bytes| {
+                self.copy_keys((&mut source, identity), keys, writers, &mut |read, bytes| {
                     progress.read += read;
                     progress.bytes += bytes;
                     on_progress(progress);
@@ -129,7 +133,7 @@ impl<'s> Reshard<'s> {
     /// Reads these keys and passes each to its node's writer, chunk by chunk. A missing key is removed from its node.
     fn copy_keys(
         &self,
-        source: &mut Source,
+        (source, identity): (&mut Source, &SourceIdentity),
         keys: Vec<Vec<u8>>,
         writers: &Writers,
         on_progress: &mut dyn FnMut(u64, u64),
@@ -140,6 +144,9 @@ impl<'s> Reshard<'s> {
             let chunk: Vec<Vec<u8>> = keys.by_ref().take(source.chunk_keys()).collect();
             let read = chunk.len() as u64;
             let changes = if self.plan.by_type { Change::by_type(chunk) } else { source.dump(chunk)? };
+            if changes.iter().any(|change| matches!(change.content, Content::Gone)) {
+                source.check(identity)?;
+            }
             let bytes = changes.iter().map(|change| change.bytes() as u64).sum();
             writers.hand_over(changes, |key| self.plan.placement.node(key, 0))?;
             on_progress(read, bytes);
@@ -153,7 +160,11 @@ impl<'s> Reshard<'s> {
     }
 
     /// Runs `work` with a writer for each node; returns when all changes are written.
-    fn with_writers(&self, work: impl FnOnce(&Writers) -> Result<(), ReshardError>) -> Result<(), ReshardError> {
+    fn with_writers(
+        &self,
+        identity: &SourceIdentity,
+        work: impl FnOnce(&Writers) -> Result<(), ReshardError>,
+    ) -> Result<(), ReshardError> {
         std::thread::scope(|scope| {
             let (senders, threads): (Vec<SyncSender<Vec<Change>>>, Vec<_>) = self
                 .plan
@@ -161,7 +172,7 @@ impl<'s> Reshard<'s> {
                 .iter()
                 .map(|node| {
                     let (sender, receiver) = std::sync::mpsc::sync_channel(1);
-                    (sender, scope.spawn(|| writer::write(node, &self.plan.source, receiver)))
+                    (sender, scope.spawn(|| writer::write(node, (&self.plan.source, identity), receiver)))
                 })
                 .unzip();
             let read = work(&Writers::new(senders));

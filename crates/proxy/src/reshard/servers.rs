@@ -52,6 +52,27 @@ pub(super) struct Servers {
     nodes: Vec<Server>,
 }
 
+/// The processes that a source consisted of at the beginning.
+///
+/// A key that the source does not have is removed from its node only if these processes still answer **after** the source said so:
+/// a source that was restarted may have lost its keys.
+#[derive(Clone, Debug)]
+pub(super) struct SourceIdentity {
+    address: String,
+    run_ids: BTreeSet<String>,
+}
+
+impl SourceIdentity {
+    /// Checks, by a connection to the source, that they still answer.
+    pub(super) fn check(&self, source: &mut Client) -> Result<(), ReshardError> {
+        if run_ids(source).map_err(ReshardError::Source)? == self.run_ids {
+            Ok(())
+        } else {
+            Err(ReshardError::SourceRestarted { source: self.address.clone() })
+        }
+    }
+}
+
 /// A server, and the processes that answer there.
 struct Server {
     client: Client,
@@ -112,6 +133,11 @@ impl Servers {
             nodes.push(node);
         }
         Ok(Servers { source, nodes })
+    }
+
+    /// What the source is, for the checks before keys are removed.
+    pub(super) fn source(&self) -> SourceIdentity {
+        SourceIdentity { address: address(&self.source.settings().endpoint), run_ids: self.source.run_ids.clone() }
     }
 
     /// Checks that they are still the same processes. A node's change is reported once.

@@ -4,7 +4,8 @@ use std::time::{Duration, Instant};
 
 use resp::{Client, ClientSettings, Pipeline, ReplyValue};
 
-use super::{CHUNK_BYTES, CHUNK_KEYS_MAX, ReshardError, servers};
+use super::servers::{self, SourceIdentity};
+use super::{CHUNK_BYTES, CHUNK_KEYS_MAX, ReshardError};
 
 /// Approximate number of keys per SCAN.
 const SCAN_COUNT: usize = 1_000;
@@ -67,6 +68,11 @@ pub(super) struct Source {
 impl Source {
     pub(super) fn new(settings: &ClientSettings) -> Source {
         Source { client: servers::client(settings), chunk_keys: CHUNK_KEYS_MAX / 10 }
+    }
+
+    /// Checks that the source is still what it was at the beginning.
+    pub(super) fn check(&mut self, identity: &SourceIdentity) -> Result<(), ReshardError> {
+        identity.check(&mut self.client)
     }
 
     /// Number of keys of the database.

@@ -146,7 +146,7 @@ impl Reshard<'_> {
     /// and the extra keys of one chunk; returns their number. Checks for a stop before each chunk.
     pub(super) fn each_extra_key(
         &self,
-        mut each: impl FnMut(&mut Client, &[Vec<u8>]) -> Result<(), resp::CommandError>,
+        mut each: impl FnMut(&mut Client, &[Vec<u8>]) -> Result<(), ReshardError>,
     ) -> Result<u64, ReshardError> {
         let (mut client, mut count) = (servers::client(&self.plan.source), 0);
         for (place, settings) in self.plan.nodes.iter().enumerate() {
@@ -161,7 +161,7 @@ impl Reshard<'_> {
                     let extra = self.extra_keys(&mut client, keys, place)?;
                     count += extra.len() as u64;
                     if !extra.is_empty() {
-                        each(&mut writer, &extra).map_err(|error| ReshardError::of_node(settings, error))?;
+                        each(&mut writer, &extra)?;
                     }
                 }
             }

@@ -4,8 +4,9 @@ use std::sync::mpsc::{Receiver, SyncSender};
 
 use resp::{Client, ClientSettings, CommandError, Pipeline};
 
+use super::servers::{self, SourceIdentity};
 use super::source::{Change, Content};
-use super::{ReshardError, by_type, servers};
+use super::{ReshardError, by_type};
 
 /// The channels to the writers.
 pub(super) struct Writers(Vec<SyncSender<Vec<Change>>>);
@@ -32,14 +33,14 @@ impl Writers {
 /// Writes the received chunks to a node, until the last sender is dropped.
 pub(super) fn write(
     node: &ClientSettings,
-    source: &ClientSettings,
+    (source, identity): (&ClientSettings, &SourceIdentity),
     chunks: Receiver<Vec<Change>>,
 ) -> Result<(), ReshardError> {
     let (mut target, mut reader) = (servers::client(node), servers::client(source));
     for chunk in chunks {
         let again = write_chunk(&mut target, &chunk).map_err(|error| ReshardError::of_node(node, error))?;
         for key in again {
-            by_type::copy((&mut reader, &mut target, node), key)?;
+            by_type::copy((&mut reader, identity), (&mut target, node), key)?;
         }
     }
     Ok(())
