@@ -28,7 +28,7 @@ pub use database::{
 pub use encoding::{index, key, order, row};
 pub use error::{ReadError, WriteError};
 pub use opening::{CollectionNames, DIFFERENCES_MAX, DatabaseOpenError, Differences, outline};
-pub use schema::{CancelCheck, with_cancel_check};
+pub use schema::{CancelCheck, lints as schema_lints, with_cancel_check};
 pub use transactions::{
     Applied, BodySchema, DocumentTransaction, Elsewhere, GivenBack, LongTransaction, RowsWanted, RunDone, StepsCall,
     StepsDone, Submission, TRANSACTION_WRITES_MAX, TakeLong, TransactionBody, WriteCallback, take_given_up,

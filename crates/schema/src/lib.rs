@@ -14,6 +14,8 @@
 mod equality;
 mod format;
 mod full;
+mod keywords;
+mod lint;
 mod looser;
 mod meter;
 mod plain;
@@ -23,6 +25,7 @@ mod stored;
 pub mod types;
 mod unfolding;
 
+pub use lint::LINTS_MAX;
 pub use meter::{CANCEL_CHECK_STEPS, CancelCheck, with_cancel_check, within};
 pub use plain::{pointer, shown};
 pub use promise::{FieldPromise, PromisedKind};
@@ -60,7 +63,7 @@ pub struct Misfit {
 impl Schema {
     /// The same as [`Schema::compile`] for a schema from a configuration file: unknown formats are mistakes.
     pub fn declared(text: &str) -> Result<Schema, String> {
-        format::check(&parse(text)?, "")?;
+        format::check(&parse(text)?)?;
         Schema::compile(text)
     }
 
@@ -114,6 +117,12 @@ impl Schema {
 /// Whether every document that fits the schema `before` fits `new` too; both are JSON texts. `false` if unknown.
 pub fn is_looser(new: &str, before: &str) -> bool {
     parse(new).ok().zip(parse(before).ok()).is_some_and(|(new, before)| looser::is_looser(&new, &before))
+}
+
+/// The parts of a schema that are valid but probably mistakes, each with its JSON pointer and in words: unknown keywords, which
+/// check nothing, and rules that no value fits. At most [`LINTS_MAX`]; empty for a text that is no schema.
+pub fn lints(text: &str) -> Vec<String> {
+    parse(text).map_or_else(|_| Vec::new(), |schema| lint::of(&schema))
 }
 
 fn parse(text: &str) -> Result<Json, String> {

@@ -6,6 +6,7 @@ mod hostile_schemas;
 mod bounds;
 mod checkers;
 mod formats;
+mod lints;
 mod looser;
 mod memory;
 mod types;

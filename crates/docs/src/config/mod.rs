@@ -19,6 +19,7 @@
 mod collection;
 mod declaration;
 mod file;
+mod lints;
 mod mistake;
 mod parameter;
 pub(crate) mod row_name;

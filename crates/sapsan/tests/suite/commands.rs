@@ -819,6 +819,24 @@ fn a_statement_that_writes_more_than_a_transaction_holds_runs_on_a_stopped_folde
 }
 
 #[test]
+fn rules_that_check_nothing_or_refuse_everything_are_notes() {
+    let folder = folder();
+    let config = "[collections.users]\nkey = { field = \"id\", type = \"string\" }\n[collections.users.schema.properties]\n\
+                  id = { type = \"integer\" }\nage = { minimun = 0 }\n[[endpoints]]\nroute = \"POST /users\"\n\
+                  body = { properties = { age = { minimum = 2, maximum = 1 } } }\n\
+                  steps = [{ sql = \"INSERT INTO users (id) VALUES (:age)\" }]\n";
+    std::fs::write(folder.path().join("service.toml"), config).expect("a file");
+    let output = sapsan(folder.path(), &["check-config", "service.toml"]);
+    let notes = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "{notes}");
+    let expected = "\
+        note: collections.users.schema/properties/age/minimun is no keyword of JSON Schema and checks nothing: `minimum`?\n\
+        note: collections.users.schema/properties/id allows integer, but the keys are of the type string: no document fits both\n\
+        note: the body of POST /users: /properties/age/minimum is 2 and maximum is 1: no value fits both\n";
+    assert_eq!(notes, expected);
+}
+
+#[test]
 fn a_scope_that_no_token_has_is_told_and_is_no_mistake() {
     let folder = folder();
     let endpoint =

@@ -5,7 +5,7 @@ use super::reload::ReloadThread;
 use crate::access::token::Tokens;
 use crate::changes::Feed;
 use crate::config::memory::{BEHIND_BYTES_MAX, Division, INPUT_BYTES_MAX, OUTPUT_HIGH_WATER};
-use crate::config::{AdminListener, ServerConfig, ServiceConfig, TlsConfig, unreachable_scopes};
+use crate::config::{AdminListener, ServerConfig, ServiceConfig, TlsConfig, lints};
 use crate::metrics::sources::Sources;
 use crate::reads::cold::ColdReads;
 use crate::routing::routes::Routing;
@@ -215,8 +215,8 @@ pub fn start(config: &ServiceConfig, data: &Path) -> Result<RunningServer, Serve
         query_result_bytes_max = division.query_bytes,
         "the memory is divided"
     );
-    for warning in unreachable_scopes(config) {
-        tracing::warn!("{warning}");
+    for lint in lints(config) {
+        tracing::warn!("{lint}");
     }
     let weak = Arc::downgrade(&server);
     let http = Box::new(move || weak.upgrade().map(|server| (server.metrics(), server.series())));

@@ -1,10 +1,22 @@
-//! Endpoints whose scope no token of the file has: not a mistake, since tokens come and go, but worth a warning before the first
-//! client is refused.
+//! Parts of the file that are valid but probably mistakes: rules of schemas that check nothing or refuse everything, and endpoints
+//! whose scope no token of the file has. Tokens come and go, but this is worth a warning before the first client is refused.
 
 use super::ServiceConfig;
 
+/// One line for each part of the file that is probably a mistake.
+pub fn lints(config: &ServiceConfig) -> Vec<String> {
+    let mut lints: Vec<String> =
+        config.docs.collections.iter().flat_map(docs::config::CollectionConfig::lints).collect();
+    for endpoint in &config.endpoints {
+        let of_body = endpoint.body.iter().flat_map(|body| docs::schema_lints(body.schema_text()));
+        lints.extend(of_body.map(|lint| format!("the body of {}: {lint}", endpoint.route)));
+    }
+    lints.extend(unreachable_scopes(config));
+    lints
+}
+
 /// One line for each scope that endpoints require and no token has.
-pub fn unreachable_scopes(config: &ServiceConfig) -> Vec<String> {
+fn unreachable_scopes(config: &ServiceConfig) -> Vec<String> {
     let mut scopes: Vec<&str> = config.endpoints.iter().filter_map(|endpoint| endpoint.scope.as_deref()).collect();
     scopes.sort_unstable();
     scopes.dedup();
