@@ -217,3 +217,49 @@ fn who_asks_before_waiting_is_sent_to_single_reads() {
     assert_eq!(by_leaves(&snapshot, tree, KeyRange::ALL, Direction::Forward, usize::MAX), None);
     assert_eq!(snapshot.get_all(tree, &[[0; 4]], &mut [None]).ok(), Some(false));
 }
+
+/// Groups of keys with the same first eight bytes, which a leaf compares first.
+fn grouped() -> Vec<Vec<u8>> {
+    let group = |number: u64| (0..=number as u8 % 30).map(move |tail| [&number.to_be_bytes()[..], &[tail; 3]].concat());
+    (0..60).flat_map(group).collect()
+}
+
+#[test]
+fn the_end_of_a_range_is_found_near_its_beginning_and_far_from_it() {
+    let (dir, keys) = (tempfile::tempdir().expect("a folder"), grouped());
+    let (store, _) = Store::open(dir.path(), StoreOptions::default()).expect("opened");
+    let tree = store.tree("one").expect("a tree");
+    let commit = store.commit(&mut |tx| {
+        keys.iter().for_each(|key| tx.put(tree, key, b"value"));
+        Ok(())
+    });
+    commit.expect("committed");
+    store.checkpoint().expect("a checkpoint");
+    let reader = store.reader().expect("a reader");
+    let snapshot = reader.snapshot();
+    for start in (0..keys.len()).step_by(11) {
+        for length in [0, 1, 2, 5, 14, 15, 16, 17, 18, 31, 33, 200] {
+            let end = (start + length).min(keys.len() - 1);
+            let beside = [&keys[end][..], &[1]].concat();
+            let ends = [
+                (Bound::Included(&keys[end]), end + 1),
+                (Bound::Excluded(&keys[end]), end),
+                (Bound::Excluded(&beside), end + 1),
+            ];
+            for (from, first) in [(Bound::Included(&keys[start]), start), (Bound::Excluded(&keys[start]), start + 1)] {
+                for (to, end) in ends {
+                    let range = KeyRange { from: from.map(Vec::as_slice), to: to.map(Vec::as_slice) };
+                    let mut expected: Vec<&Vec<u8>> = keys.get(first..end).unwrap_or_default().iter().collect();
+                    for direction in [Direction::Forward, Direction::Backward] {
+                        // Twice: the second time the beginning is known.
+                        for _ in 0..2 {
+                            let found = by_leaves(&snapshot, tree, range, direction, usize::MAX).expect("leaves");
+                            assert!(found.iter().map(|(key, _)| key).eq(expected.iter().copied()), "{range:?}");
+                        }
+                        expected.reverse();
+                    }
+                }
+            }
+        }
+    }
+}

@@ -18,6 +18,9 @@ const LINE_BYTES: usize = 64;
 /// Prefetched lines of a value; the hardware prefetcher fetches the rest of a longer one.
 const LINES_MAX: usize = 8;
 
+/// Bytes that [`prefetch_all`] prefetches.
+pub(crate) const PREFETCHED_BYTES_MAX: usize = LINES_MAX * LINE_BYTES;
+
 /// Prefetches all lines of a short value at once, where a sequential read would wait for one after the other.
 #[inline]
 pub(crate) fn prefetch_all(bytes: &[u8]) {

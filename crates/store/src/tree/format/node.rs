@@ -29,7 +29,7 @@ use super::page::{self, Damage, HEADER_BYTES, Header, Kind, LEVEL_MAX, PAGE_BYTE
 use crate::base::head::{HEAD_BYTES, common_prefix, head};
 use crate::base::limits::KEY_BYTES_MAX;
 
-use crate::base::prefetch::prefetch;
+use crate::base::prefetch::{PREFETCHED_BYTES_MAX, prefetch, prefetch_all};
 
 /// Flag of a branch: separators have slots and tails.
 const TAILS: u16 = 1;
@@ -38,6 +38,8 @@ const OVERFLOW_BIT: u16 = 0x8000;
 /// Bits of a slot's key field that hold the suffix's length.
 const SUFFIX_MASK: u16 = 0x07ff;
 const _: () = assert!(KEY_BYTES_MAX <= SUFFIX_MASK as usize);
+/// Keys among which the end of a range is searched first, from its beginning on: those of two or three cache lines.
+const NEAR: usize = 16;
 /// Maximum number of cells that a scan prefetches.
 const PREFETCH_CELLS_MAX: usize = 20;
 const SLOT_BYTES: usize = 4;
@@ -196,7 +198,29 @@ impl<'p> Node<'p> {
             Err(rank) => return Ok((rank, false)),
         };
         let head = head(suffix);
-        let rank = count_below(self.heads, head, false);
+        self.rank_by_head(suffix, head, count_below(self.heads, head, false))
+    }
+
+    /// [`Node::rank`] of a key that is not below the first `from` keys, or `from` if it is. Quick if it is near: the end of a short
+    /// range from its beginning.
+    #[inline]
+    pub(in crate::tree) fn rank_from(&self, key: &[u8], from: usize) -> Result<(usize, bool), Damage> {
+        let suffix = match self.suffix(key) {
+            Ok(suffix) => suffix,
+            Err(rank) => return Ok((rank.max(from), false)),
+        };
+        let head = head(suffix);
+        let rest = self.heads.get(from..).unwrap_or_default();
+        let rest = match rest.split_at_checked(NEAR) {
+            Some((near, [next, ..])) if u64::from_le_bytes(*next) >= head => near,
+            _ => rest,
+        };
+        self.rank_by_head(suffix, head, from + count_below(rest, head, false))
+    }
+
+    /// The rank of a key from the number of keys whose heads are below its own.
+    #[inline]
+    fn rank_by_head(&self, suffix: &[u8], head: u64, rank: usize) -> Result<(usize, bool), Damage> {
         if self.heads.get(rank).is_none_or(|bytes| u64::from_le_bytes(*bytes) != head) {
             return Ok((rank, false));
         }
@@ -325,6 +349,18 @@ impl<'p> Node<'p> {
     pub(in crate::tree) fn offset_of(&self, slice: &[u8]) -> Option<u64> {
         let inside = (slice.as_ptr() as usize).checked_sub(self.page.as_ptr() as usize)?;
         (inside + slice.len() <= self.page.len()).then_some(inside as u64)
+    }
+
+    /// Prefetches what a scan from entry `index` on reads first: the heads and slots of [`NEAR`] entries, and the first lines of
+    /// their cells.
+    #[inline]
+    pub(in crate::tree) fn prefetch_entries(&self, index: usize) {
+        let heads = self.heads.get(index..).unwrap_or_default();
+        prefetch_all(heads.get(..NEAR).unwrap_or(heads).as_flattened());
+        let Some(slot) = self.slots.get(index) else { return };
+        prefetch(self.slots.get(index + NEAR..).unwrap_or_default());
+        let cells = self.page.get(usize::from(u16::from_le_bytes([slot[0], slot[1]]))..).unwrap_or_default();
+        prefetch_all(cells.get(..PREFETCHED_BYTES_MAX).unwrap_or(cells));
     }
 
     /// Prefetches the cells of a leaf if they are few and long. If they are many, the hardware prefetcher follows.

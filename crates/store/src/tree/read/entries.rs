@@ -238,20 +238,21 @@ impl<'v> Leaves<'v, '_> {
     fn enter(&mut self, is_first: bool, known: Option<Beginning>) -> Result<bool, StoreError> {
         let (shared, direction, waiting) = (self.shared, self.direction, self.waiting);
         let Some((place, leaf)) = self.walk.leaf() else { return Ok(false) };
-        let rank = |key: &[u8], with_equal: bool| {
-            let (rank, found) = leaf.rank(key).map_err(|damage| shared.damage(place, damage))?;
+        let rank = |key: &[u8], from: usize, with_equal: bool| {
+            let rank = if from == 0 { leaf.rank(key) } else { leaf.rank_from(key, from) };
+            let (rank, found) = rank.map_err(|damage| shared.damage(place, damage))?;
             Ok::<usize, StoreError>(rank + usize::from(found && with_equal))
         };
         // The bound at the scan's start applies only to the first leaf.
         let first = match self.range.from {
             _ if let Some(known) = known => known.rank,
-            Bound::Included(key) if is_first || direction == Direction::Backward => rank(key, false)?,
-            Bound::Excluded(key) if is_first || direction == Direction::Backward => rank(key, true)?,
+            Bound::Included(key) if is_first || direction == Direction::Backward => rank(key, 0, false)?,
+            Bound::Excluded(key) if is_first || direction == Direction::Backward => rank(key, 0, true)?,
             _ => 0,
         };
         let end = match self.range.to {
-            Bound::Included(key) if is_first || direction == Direction::Forward => rank(key, true)?,
-            Bound::Excluded(key) if is_first || direction == Direction::Forward => rank(key, false)?,
+            Bound::Included(key) if is_first || direction == Direction::Forward => rank(key, first, true)?,
+            Bound::Excluded(key) if is_first || direction == Direction::Forward => rank(key, first, false)?,
             _ => leaf.count(),
         };
         if is_first && known.is_none() && direction == Direction::Forward && first < leaf.count() {

@@ -141,7 +141,7 @@ impl TreeView {
         self.shared.prefetch(place);
     }
 
-    /// The rank in this leaf of the first entry from `from` on, searched if it is not known; prefetches its value.
+    /// The rank in this leaf of the first entry from `from` on, searched if it is not known; prefetches the entries there.
     /// `None` if the leaf has no such entry.
     #[inline]
     pub(crate) fn begin_in(
@@ -157,9 +157,7 @@ impl TreeView {
         if rank >= leaf.count() {
             return Ok(None);
         }
-        if let Stored::Inline(value) = leaf.stored(rank).map_err(|damage| shared.damage(place, damage))? {
-            prefetch_all(value);
-        }
+        leaf.prefetch_entries(rank);
         Ok(Some(rank))
     }
 
