@@ -41,3 +41,21 @@ fn a_store_is_examined_in_a_folder_that_can_only_be_read() {
     assert!(Store::examine(directory.path()).unwrap().is_clean());
     assert!(!directory.path().join("lock").exists());
 }
+
+#[test]
+fn a_lock_that_is_held_for_a_moment_does_not_prevent_opening() {
+    let directory = tempfile::tempdir().unwrap();
+    drop(Store::open(directory.path(), StoreOptions::default()).unwrap());
+    for name in ["lock", "tree"] {
+        // As a process that was just forked does.
+        let held = std::fs::File::open(directory.path().join(name)).unwrap();
+        held.lock().unwrap();
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                std::thread::sleep(std::time::Duration::from_millis(30));
+                drop(held);
+            });
+            drop(Store::open(directory.path(), StoreOptions::default()).unwrap());
+        });
+    }
+}

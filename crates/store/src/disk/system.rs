@@ -11,6 +11,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::{Arc, Once};
+use std::time::{Duration, Instant};
 
 use rustix::fs::{self, AtFlags, FallocateFlags, FileType, Mode, OFlags};
 
@@ -19,6 +20,9 @@ use super::{Access, DirectoryLock, Disk, DiskFile, HeldLock, Map, ReadQueue, Scr
 
 /// Mode of new files, less the process's umask.
 const FILE_MODE: Mode = Mode::from_bits_retain(0o666);
+/// How long a lock that is held is tried again, and the pause between two attempts.
+const LOCK_PATIENCE: Duration = Duration::from_millis(200);
+const LOCK_PAUSE: Duration = Duration::from_millis(2);
 /// The directory itself, looked up from its descriptor.
 const ITSELF: &str = ".";
 
@@ -139,12 +143,8 @@ impl Disk for SystemDisk {
     fn lock(&self, name: &str) -> io::Result<DirectoryLock> {
         self.refuse_irregular(name)?;
         let file = self.file(name, OFlags::WRONLY | OFlags::CREATE, FILE_MODE)?;
-        match file.try_lock() {
-            // The kernel releases the lock with the last descriptor: a killed process leaves nothing behind.
-            Ok(()) => Ok(Box::new(file)),
-            Err(TryLockError::WouldBlock) => Err(io::ErrorKind::WouldBlock.into()),
-            Err(TryLockError::Error(error)) => Err(error),
-        }
+        hold(&file)?;
+        Ok(Box::new(file))
     }
 
     fn lock_file(&self, name: &str) -> io::Result<Option<DirectoryLock>> {
@@ -154,10 +154,22 @@ impl Disk for SystemDisk {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             opened => opened?,
         };
+        hold(&file)?;
+        Ok(Some(Box::new(file)))
+    }
+}
+
+/// Locks a file against other processes, until its last descriptor is closed: a killed process leaves nothing behind. A process that
+/// was just forked holds its parent's locks until it executes its program, so a lock that is held is tried again for
+/// [`LOCK_PATIENCE`].
+fn hold(file: &File) -> io::Result<()> {
+    let began = Instant::now();
+    loop {
         match file.try_lock() {
-            Ok(()) => Ok(Some(Box::new(file))),
-            Err(TryLockError::WouldBlock) => Err(io::ErrorKind::WouldBlock.into()),
-            Err(TryLockError::Error(error)) => Err(error),
+            Ok(()) => return Ok(()),
+            Err(TryLockError::WouldBlock) if began.elapsed() < LOCK_PATIENCE => std::thread::sleep(LOCK_PAUSE),
+            Err(TryLockError::WouldBlock) => return Err(io::ErrorKind::WouldBlock.into()),
+            Err(TryLockError::Error(error)) => return Err(error),
         }
     }
 }
