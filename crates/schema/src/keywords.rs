@@ -1,4 +1,4 @@
-//! The keywords of JSON Schema (2020-12, and those of earlier drafts and OpenAPI that schemas still use), and where subschemas are.
+//! The keywords of JSON Schema 2020-12, of its earlier drafts and of OpenAPI, and a walk through the subschemas of a schema.
 
 use std::ops::ControlFlow;
 
@@ -22,7 +22,7 @@ const SCHEMA: [&str; 12] = [
 /// Keywords whose values are lists of schemas.
 const SCHEMA_LIST: [&str; 4] = ["allOf", "anyOf", "oneOf", "prefixItems"];
 /// Keywords whose values are schemas by user-defined names.
-const BY_NAME: [&str; 6] =
+pub(super) const BY_NAME: [&str; 6] =
     ["$defs", "definitions", "dependencies", "dependentSchemas", "patternProperties", "properties"];
 /// All other keywords.
 const OTHER: [&str; 45] = [
@@ -79,11 +79,11 @@ pub(super) fn all() -> impl Iterator<Item = &'static str> {
 }
 
 /// A function that receives a schema and its JSON pointer.
-type Visitor<'v, B> = dyn FnMut(&Map<String, Json>, &str) -> ControlFlow<B> + 'v;
+type Visitor<'v> = dyn FnMut(&Map<String, Json>, &str) -> ControlFlow<()> + 'v;
 
 /// Calls `visitor` for a schema and each of its subschemas until it breaks. Recursion: as deep as JSON text nests
 /// ([`super::SCHEMA_DEPTH_MAX`]).
-pub(super) fn visit<B>(schema: &Json, pointer: &str, visitor: &mut Visitor<'_, B>) -> ControlFlow<B> {
+pub(super) fn visit(schema: &Json, pointer: &str, visitor: &mut Visitor<'_>) -> ControlFlow<()> {
     let Json::Object(keywords) = schema else { return ControlFlow::Continue(()) };
     visitor(keywords, pointer)?;
     for (keyword, value) in keywords {

@@ -63,7 +63,7 @@ pub struct Misfit {
 impl Schema {
     /// The same as [`Schema::compile`] for a schema from a configuration file: unknown formats are mistakes.
     pub fn declared(text: &str) -> Result<Schema, String> {
-        format::check(&parse(text)?)?;
+        format::check(&parse(text)?, "")?;
         Schema::compile(text)
     }
 

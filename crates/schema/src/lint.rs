@@ -26,25 +26,35 @@ const BOUNDS: [(&str, &str); 5] = [
 ];
 
 pub(super) fn of(schema: &Json) -> Vec<String> {
-    let mut lints = Vec::new();
+    let (mut references, mut lints) = (Vec::new(), Vec::new());
+    let _ = keywords::visit(schema, "", &mut |keywords, _| {
+        references.extend(keywords.get("$ref").and_then(Json::as_str).map(str::to_owned));
+        ControlFlow::Continue(())
+    });
     let _ = keywords::visit(schema, "", &mut |keywords, pointer| {
-        lints.extend(of_one(keywords, pointer));
+        lints.extend(of_one(keywords, pointer, &references));
         if lints.len() < LINTS_MAX { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
     });
     lints.truncate(LINTS_MAX);
     lints
 }
 
-/// Those of a schema without its subschemas.
-fn of_one(keywords: &Map<String, Json>, pointer: &str) -> Vec<String> {
+/// The lints of one schema; its subschemas are not searched. An unknown keyword into which a `$ref` points holds schemas.
+fn of_one(keywords: &Map<String, Json>, pointer: &str, references: &[String]) -> Vec<String> {
     let unknown =
         keywords.keys().filter(|name| !name.starts_with("x-") && !keywords::all().any(|known| known == *name));
-    let mut lints: Vec<String> = unknown
-        .map(|name| {
+    let mut lints = Vec::new();
+    for name in unknown {
+        let place = format!("{pointer}{}", super::pointer(name));
+        let is_inside = |reference: &String| {
+            let rest = reference.strip_prefix('#').and_then(|at| at.strip_prefix(&*place));
+            rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+        };
+        if !references.iter().any(is_inside) {
             let meant = meant(name).map(|known| format!(": `{known}`?")).unwrap_or_default();
-            format!("{pointer}{} is no keyword of JSON Schema and checks nothing{meant}", super::pointer(name))
-        })
-        .collect();
+            lints.push(format!("{place} is no keyword of JSON Schema and checks nothing{meant}"));
+        }
+    }
     for (low, high) in BOUNDS {
         if let (Some(least), Some(most)) = (keywords.get(low), keywords.get(high))
             && compare(least, most) == Some(Ordering::Greater)

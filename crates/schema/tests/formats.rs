@@ -15,6 +15,7 @@ fn an_unknown_format_is_told_with_its_place_wherever_a_schema_stands() {
         (r#"{"properties": {"format": {"format": "emial"}}}"#, "/properties/format/format"),
         (r#"{"items": {"anyOf": [{"format": "uri"}, {"format": "emial"}]}}"#, "/items/anyOf/1/format"),
         (r#"{"$defs": {"enum": {"format": "emial"}}}"#, "/$defs/enum/format"),
+        (r#"{"components": {"schemas": {"mail": {"format": "emial"}}}}"#, "/components/schemas/mail/format"),
     ] {
         let told = told(schema);
         assert!(told.starts_with(&format!("{place} is \"emial\"; allowed: date-time, ")), "{told}");

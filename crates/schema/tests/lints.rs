@@ -53,6 +53,7 @@ fn nothing_is_said_about_schemas_that_check_what_they_say() {
         r#"{"enum": [{"minimun": 1}], "default": {"minimun": 1}, "x-of-a-tool": {"minimun": 1}}"#,
         r#"{"required": ["x1"], "patternProperties": {"^x": true}, "additionalProperties": false}"#,
         r#"{"required": ["a"], "properties": {"a": false}}"#,
+        r##"{"items": {"$ref": "#/components/schemas/user"}, "components": {"schemas": {"user": {"type": "object"}}}}"##,
         r#"{"dependentRequired": {"a": ["b"]}, "dependencies": {"a": ["b"]}, "discriminator": {"propertyName": "kind"}}"#,
     ] {
         assert!(Schema::declared(text).is_ok(), "{text}");

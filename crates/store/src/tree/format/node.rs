@@ -38,7 +38,7 @@ const OVERFLOW_BIT: u16 = 0x8000;
 /// Bits of a slot's key field that hold the suffix's length.
 const SUFFIX_MASK: u16 = 0x07ff;
 const _: () = assert!(KEY_BYTES_MAX <= SUFFIX_MASK as usize);
-/// Keys among which the end of a range is searched first, from its beginning on: those of two or three cache lines.
+/// Number of keys after the beginning of a range that are searched first for its end. Their heads lie in two or three cache lines.
 const NEAR: usize = 16;
 /// Maximum number of cells that a scan prefetches.
 const PREFETCH_CELLS_MAX: usize = 20;
