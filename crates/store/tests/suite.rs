@@ -63,3 +63,4 @@ mod tree_model;
 mod tree_packing;
 mod tree_space;
 mod tree_syncs;
+mod undurable;

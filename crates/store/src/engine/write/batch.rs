@@ -1,8 +1,8 @@
 //! Transactions on their way to the log: single requests, and the batch that collects them.
 
+use super::commit::Decision;
 use super::ticket::wake_waiting;
 use super::transaction::{Abort, RetriableTransaction, Tx, Work, finish};
-use crate::base::error::StoreError;
 use crate::base::fail_stop::panicked;
 use crate::engine::options::StoreOptions;
 use crate::log::BatchBuilder;
@@ -60,7 +60,7 @@ impl Drop for Request {
 /// A batch being gathered, with the requests that wait for it.
 pub(crate) struct OpenBatch {
     pub(crate) builder: BatchBuilder,
-    pub(super) done: Vec<(Box<Request>, Result<u64, StoreError>)>,
+    pub(super) done: Vec<(Box<Request>, Decision)>,
 }
 
 impl OpenBatch {

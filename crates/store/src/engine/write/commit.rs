@@ -64,10 +64,22 @@ enum Sent {
     Failed(std::io::Error),
 }
 
+/// What the writer has decided about a transaction: its version, or why it is refused. The writer reads versions that are not
+/// durable yet, so a decision is an outcome only once they are: [`Sent::outcome`] is the only way to get at it.
+pub(super) struct Decision(Result<u64, StoreError>);
+
+impl From<Result<u64, StoreError>> for Decision {
+    fn from(decided: Result<u64, StoreError>) -> Decision {
+        Decision(decided)
+    }
+}
+
 impl Sent {
-    fn outcome(&self, version: u64) -> Result<Commit, StoreError> {
+    /// The outcome of a transaction that was decided in this batch. If the batch has failed, whatever was decided beside it may
+    /// depend on changes that do not exist, so a refusal fails as the rest of the batch does.
+    fn outcome(&self, Decision(decided): Decision) -> Result<Commit, StoreError> {
         match self {
-            Sent::Durable => Ok(Commit { version: Version(version) }),
+            Sent::Durable => decided.map(|version| Commit { version: Version(version) }),
             Sent::Poisoned => Err(StoreError::Poisoned),
             Sent::Panicked => Err(panicked()),
             Sent::Failed(error) => Err(StoreError::Unknown(copy_of(error))),
@@ -160,15 +172,14 @@ impl Engine {
             && let Some(mut request) = writer.backlog.pop_front()
         {
             let placed = if self.is_poisoned() {
-                Placed::Refused(StoreError::Poisoned)
+                Placed::Decided(Err(StoreError::Poisoned).into())
             } else {
                 writer.foresee();
                 let (work, mut prepare) = request.parts();
                 self.place(writer, batch, work, &mut prepare)
             };
             match placed {
-                Placed::Done(version) => batch.done.push((request, Ok(version))),
-                Placed::Refused(error) => batch.done.push((request, Err(error))),
+                Placed::Decided(decision) => batch.done.push((request, decision)),
                 Placed::SendFirst => {
                     writer.backlog.push_front(request);
                     break;
@@ -219,10 +230,10 @@ impl Engine {
         // Done before any outcome is reported, because its receiver may submit again at once.
         self.weights.give_back(batch.done.iter().map(|(request, _)| request.weight).sum());
         let mut callers = 0;
-        for (request, outcome) in batch.done.drain(..) {
+        for (request, decision) in batch.done.drain(..) {
             callers += usize::from(request.is_awaited);
             if let Some(transaction) = request.take() {
-                finish(transaction, outcome.and_then(|version| sent.outcome(version)));
+                finish(transaction, sent.outcome(decision));
             }
         }
         self.crowd.note(callers);
@@ -299,10 +310,8 @@ impl Engine {
         self.refresh(&mut writer);
         writer.gave_up = false;
         let mut batch = lock(&self.batches).pop().unwrap_or_else(|| OpenBatch::new(&self.options));
-        let placed = self.place(&mut writer, &mut batch, work, change);
-        let outcome = match placed {
-            Placed::Done(version) => Some(self.send(writer, turn, &mut batch).outcome(version)),
-            Placed::Refused(error) => Some(Err(error)),
+        let outcome = match self.place(&mut writer, &mut batch, work, change) {
+            Placed::Decided(decision) => Some(self.send(writer, turn, &mut batch).outcome(decision)),
             Placed::SendFirst => None,
         };
         if matches!(outcome, Some(Ok(_))) {

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use super::batch::{OpenBatch, Request};
 use super::changes::KeyChange;
+use super::commit::Decision;
 use super::fold::Fold;
 use super::fold_results::Folds;
 use super::transaction::{Abort, Tx, Work};
@@ -54,13 +55,11 @@ pub(crate) struct Writer {
 }
 
 /// Result of placing a transaction.
-pub(crate) enum Placed {
-    /// It is in the batch at this version, or has no changes to write.
-    Done(u64),
+pub(super) enum Placed {
+    /// It is in the batch, has no changes to write, or is refused.
+    Decided(Decision),
     /// The batch must be sent before there is room.
     SendFirst,
-    /// It was not placed.
-    Refused(StoreError),
 }
 
 type Prepare<'p> = dyn FnMut(&mut Tx<'_>) -> Result<(), Abort> + 'p;
@@ -115,13 +114,28 @@ impl Engine {
     }
 
     /// Puts one transaction into the batch. `prepare` is called again only if its reads have changed.
-    pub(crate) fn place(
+    pub(super) fn place(
         &self,
         writer: &mut Writer,
         batch: &mut OpenBatch,
         work: &mut Work,
         prepare: &mut Prepare<'_>,
     ) -> Placed {
+        match self.try_place(writer, batch, work, prepare) {
+            Ok(None) => Placed::SendFirst,
+            Ok(Some(version)) => Placed::Decided(Ok(version).into()),
+            Err(error) => Placed::Decided(Err(error).into()),
+        }
+    }
+
+    /// The version of the transaction; `None` if the batch must be sent first.
+    fn try_place(
+        &self,
+        writer: &mut Writer,
+        batch: &mut OpenBatch,
+        work: &mut Work,
+        prepare: &mut Prepare<'_>,
+    ) -> Result<Option<u64>, StoreError> {
         if writer.folds.meets(work) {
             self.put_folds(writer, batch);
         }
@@ -131,37 +145,30 @@ impl Engine {
             self.put_folds(writer, batch);
             let view = View { generation: &writer.generation, version: writer.newest() };
             let redone = catch_unwind(AssertUnwindSafe(|| work.prepare(view, prepare)));
-            if let Err(error) = redone.unwrap_or(Err(StoreError::Aborted)) {
-                return Placed::Refused(error);
-            }
+            redone.unwrap_or(Err(StoreError::Aborted))?;
         }
         if work.is_aborted {
-            return Placed::Refused(StoreError::Aborted);
+            return Err(StoreError::Aborted);
         }
         if work.changes.is_empty() {
-            return Placed::Done(writer.newest());
+            return Ok(Some(writer.newest()));
         }
         if self.checkpoints.damage_stop.is_set() {
-            return Placed::Refused(self.checkpoints.damage_stop.error());
+            return Err(self.checkpoints.damage_stop.error());
         }
-        if let Err(error) = self.deleted_files.check() {
-            return Placed::Refused(error);
-        }
+        self.deleted_files.check()?;
         if work.changes.has_folds() {
             let view = View { generation: &writer.generation, version: writer.newest() };
-            if let Err(error) = writer.folds.fold(writer.fold.as_deref(), view, &work.changes) {
-                return Placed::Refused(error);
-            }
+            writer.folds.fold(writer.fold.as_deref(), view, &work.changes)?;
         }
-        let placed = match self.make_room(writer, batch, work) {
-            Ok(true) => return Placed::Done(self.append(writer, batch, work.changes.iter())),
-            Ok(false) => Placed::SendFirst,
-            Err(error) => Placed::Refused(error),
-        };
+        let made = self.make_room(writer, batch, work);
+        if matches!(made, Ok(true)) {
+            return Ok(Some(self.append(writer, batch, work.changes.iter())));
+        }
         if work.changes.has_folds() {
             writer.folds.take_back();
         }
-        placed
+        made.map(|_| None)
     }
 
     /// Puts the results of the folds into the batch, as a transaction of its own. Its space was reserved together with
