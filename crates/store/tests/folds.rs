@@ -1,12 +1,16 @@
 //! Folds: what many transactions add to the same keys is complete, and visible with them and not before, whatever else happens.
 
+use std::io;
 use std::ops::{Bound, ControlFlow};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, mpsc};
+use std::sync::{Arc, Mutex, mpsc};
 
 use crate::folded_numbers::{self, number, options};
+use crate::hooked_disk::{BatchWrites, HookedDisk, Hooks};
+use crate::tree_file;
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
+use store::disk::DiskFile;
 use store::{
     Abort, Commit, Direction, Fold, Folded, Further, KeyRange, RetriableTransaction, Store, StoreError, Submit,
 };
@@ -415,4 +419,93 @@ fn one_that_only_folds_is_not_taken_for_a_build_that_is_missing() {
     bytes[older * 4096 + 100] ^= 1;
     std::fs::write(&path, &bytes).unwrap();
     assert_eq!(open(directory).number(bench.counts, b"k"), Some(3));
+}
+
+/// Puts items with empty values, and counts them.
+struct Counted {
+    items: TreeId,
+    counts: TreeId,
+    numbers: std::ops::Range<u32>,
+    outcome: mpsc::Sender<Result<Commit, StoreError>>,
+}
+
+impl RetriableTransaction for Counted {
+    fn prepare(&mut self, tx: &mut Tx<'_>) -> Result<(), Abort> {
+        self.numbers.clone().for_each(|number| tx.put(self.items, &number.to_be_bytes(), b""));
+        tx.fold(self.counts, b"all", &(self.numbers.len() as i64).to_le_bytes());
+        Ok(())
+    }
+
+    fn finish(self: Box<Self>, outcome: Result<Commit, StoreError>) {
+        self.outcome.send(outcome).unwrap();
+    }
+}
+
+/// Copies the tree file after each meta page, when all that the page reaches is written.
+struct TreeCopies {
+    batches: BatchWrites,
+    directory: tempfile::TempDir,
+    copies: Mutex<Vec<tempfile::TempDir>>,
+}
+
+impl Hooks for TreeCopies {
+    fn write_at(&self, name: &str, file: &dyn DiskFile, bytes: &[u8], offset: u64) -> io::Result<usize> {
+        const META_PAGES_BYTES: u64 = 2 * 4096;
+        let written = self.batches.write_at(name, file, bytes, offset)?;
+        if name == "tree" && offset < META_PAGES_BYTES {
+            let copy = tempfile::tempdir()?;
+            std::fs::copy(self.directory.path().join(name), copy.path().join(tree_file::NAME))?;
+            self.copies.lock().unwrap().push(copy);
+        }
+        Ok(written)
+    }
+}
+
+/// A backup is such a state of the trees, without memtables and log.
+#[test]
+fn what_a_checkpoint_puts_into_the_tree_file_has_the_folds_of_its_transactions() {
+    let (batches, directory) = (BatchWrites::default(), tempfile::tempdir().unwrap());
+    let hooks = Arc::new(TreeCopies { batches, directory, copies: Mutex::default() });
+    let (store, _) = Store::open_on(Arc::new(HookedDisk::new(hooks.directory.path(), &hooks)), options()).unwrap();
+    let [items, counts, totals, other] = ["items", "counts", "totals", "other"].map(|name| store.tree(name).unwrap());
+    store.set_fold(Arc::new(Counting { counts, totals }));
+    // More than half of the memtable, and less than what makes a checkpoint due.
+    for key in [b"1", b"2"] {
+        let change = &mut |tx: &mut Tx<'_>| {
+            tx.put(other, key, &[7; 90_000]);
+            Ok(())
+        };
+        store.commit(change).unwrap();
+    }
+    let reader = store.reader().unwrap();
+    let (outcome, outcomes) = mpsc::channel();
+    hooks.batches.hold(None);
+    // The first one's batch is held. The second begins the next batch, for whose rest the memtable has no room.
+    for numbers in [0..1, 1..2, 2..700] {
+        let adding = Counted { items, counts, numbers, outcome: outcome.clone() };
+        assert!(matches!(store.submit(&reader, Box::new(adding)), Submit::Queued));
+        hooks.batches.wait_until_held();
+    }
+    hooks.batches.release();
+    for _ in 0..3 {
+        outcomes.recv().unwrap().unwrap();
+    }
+    // The memtable that was full, and the next one.
+    while store.stats().checkpoints == 0 {
+        std::thread::yield_now();
+    }
+    let copies = std::mem::take(&mut *hooks.copies.lock().unwrap());
+    let mut item_counts = Vec::new();
+    for copy in &copies {
+        let trees = tree_file::open(copy).view();
+        // Between two pieces of a checkpoint the trees need the log.
+        if trees.meta().reaches == trees.meta().version {
+            let is_there = |number: &u32| trees.get(items, &number.to_be_bytes()).unwrap().is_some();
+            let item_count = (0..700).filter(is_there).count();
+            assert_eq!(trees.get(counts, b"all").unwrap().map_or(0, number), item_count as i64);
+            item_counts.push(item_count);
+        }
+    }
+    // Opening writes the first one.
+    assert_eq!(item_counts, [0, 2, 700]);
 }

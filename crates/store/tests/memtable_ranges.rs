@@ -114,7 +114,7 @@ proptest! {
         let has_range = |step: &Step| matches!(step, Step::DeleteRange(..));
         prop_assert_eq!(table.has_ranges(), history.0.iter().any(has_range));
         // What a checkpoint reads of it.
-        let deleted = table.deleted(TREE);
+        let deleted = table.deleted(Version(u64::MAX), TREE);
         prop_assert!(deleted.is_sorted_by(|left, right| left.to.is_some_and(|to| to <= right.from)));
         for key in 0..=32 {
             let holds = deleted.iter().find(|found| found.from <= &[key][..] && found.to.is_none_or(|to| &[key][..] < to));

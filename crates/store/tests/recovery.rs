@@ -1,9 +1,15 @@
 //! Content after a stop of any kind, and the refusals of opening.
 
+use std::io;
+use std::ops::ControlFlow;
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
-use store::{Durability, Store, StoreError, StoreOptions, Tx};
+use crate::hooked_disk::{HookedDisk, Hooks};
+use store::disk::DiskFile;
+use store::{Direction, Durability, KeyRange, Store, StoreError, StoreOptions, Tx};
 
 fn options() -> StoreOptions {
     let mut options = StoreOptions::default();
@@ -242,4 +248,67 @@ fn a_missing_segment_at_the_logs_start_is_named_with_its_fault_and_the_remedy() 
     }
     let (store, _) = Store::open(directory.path(), options()).unwrap();
     check(&store, 3000);
+}
+
+/// Writes of the tree file that fail after a number of meta pages.
+struct MetaPages {
+    left: AtomicI64,
+}
+
+impl Hooks for MetaPages {
+    fn write_at(&self, name: &str, file: &dyn DiskFile, bytes: &[u8], offset: u64) -> io::Result<usize> {
+        const META_PAGES_BYTES: u64 = 2 * 4096;
+        if name == "tree" && self.left.fetch_sub(i64::from(offset < META_PAGES_BYTES), Ordering::AcqRel) <= 0 {
+            return Err(io::Error::from_raw_os_error(5));
+        }
+        file.write_at(bytes, offset)
+    }
+}
+
+#[test]
+fn a_transaction_larger_than_a_memtable_of_recovery_is_in_the_trees_as_a_whole_or_not_at_all() {
+    const ROWS: u32 = 300;
+    for meta_pages in 1..12 {
+        let directory = tempfile::tempdir().unwrap();
+        let mut large = options();
+        (large.memtable_bytes, large.log_segment_bytes) = (4 << 20, 1 << 20);
+        let (store, _) = Store::open(directory.path(), large).unwrap();
+        let tree = store.tree("t").unwrap();
+        for round in 0..3u8 {
+            let change = &mut |tx: &mut Tx<'_>| {
+                (0..ROWS).for_each(|key| tx.put(tree, &key.to_be_bytes(), &[round; 1000]));
+                Ok(())
+            };
+            store.commit(change).unwrap();
+        }
+        drop(store);
+        // Opened with memtables smaller than a transaction, and stopped after some meta pages.
+        let hooks = Arc::new(MetaPages { left: meta_pages.into() });
+        let mut small = options();
+        small.memtable_bytes = 256 << 10;
+        if let Ok((store, _)) = Store::open_on(Arc::new(HookedDisk::new(directory.path(), &hooks)), small) {
+            let _ = store.checkpoint();
+        }
+        // All batches of the log are lost.
+        for path in std::fs::read_dir(directory.path()).unwrap().map(|entry| entry.unwrap().path()) {
+            if path.extension().is_some_and(|end| end == "log") {
+                let len = std::fs::metadata(&path).unwrap().len();
+                let file = std::fs::OpenOptions::new().write(true).open(&path).unwrap();
+                file.set_len(4096).unwrap();
+                file.set_len(len).unwrap();
+            }
+        }
+        let Ok((store, _)) = Store::open(directory.path(), options()) else { continue };
+        let reader = store.reader().unwrap();
+        let mut rounds = std::collections::BTreeMap::new();
+        let count = &mut |_: &[u8], value: &[u8]| {
+            *rounds.entry(value[0]).or_insert(0) += 1;
+            ControlFlow::Continue(())
+        };
+        reader.snapshot().scan(tree, KeyRange::ALL, Direction::Forward, count).unwrap();
+        assert!(
+            rounds.is_empty() || rounds.len() == 1 && rounds.values().all(|rows| *rows == ROWS),
+            "a part of a transaction after {meta_pages} meta pages: {rounds:?}"
+        );
+    }
 }

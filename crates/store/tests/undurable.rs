@@ -1,36 +1,10 @@
 //! A transaction that the writer decides by changes of others that are not durable yet: if they never become durable, nobody is
 //! refused because of them.
 
-use std::io;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, mpsc};
 
-use crate::hooked_disk::{HookedDisk, Hooks};
-use store::disk::DiskFile;
+use crate::hooked_disk::{BatchWrites, HookedDisk};
 use store::{Abort, Commit, RetriableTransaction, Store, StoreError, StoreOptions, Submit, TreeId, Tx};
-
-/// Writes of batches: the first one from `first` on waits until it is released, the one with the number `fails` fails.
-struct LogWrites {
-    count: AtomicU64,
-    first: AtomicU64,
-    released: AtomicU64,
-    fails: AtomicU64,
-}
-
-impl Hooks for LogWrites {
-    fn write_at(&self, name: &str, file: &dyn DiskFile, bytes: &[u8], offset: u64) -> io::Result<usize> {
-        if name.ends_with(".log") && std::thread::current().name() != Some("store-log") {
-            let number = self.count.fetch_add(1, Ordering::AcqRel);
-            while number >= self.first.load(Ordering::Acquire) && self.released.load(Ordering::Acquire) == 0 {
-                std::thread::yield_now();
-            }
-            if number == self.fails.load(Ordering::Acquire) {
-                return Err(io::Error::from_raw_os_error(5));
-            }
-        }
-        file.write_at(bytes, offset)
-    }
-}
 
 type Outcome = Result<Commit, StoreError>;
 
@@ -57,33 +31,28 @@ impl RetriableTransaction for InsertOnce {
 
 /// Three transactions, of which the first one's batch waits in the disk while the others are decided. The keys of those that
 /// conflict are equal; the write with this number after the start fails, not before so many were prepared again.
-fn outcomes(keys: [&'static [u8]; 3], fails: u64, redone: u64) -> Vec<Outcome> {
+fn outcomes(keys: [&'static [u8]; 3], fails: Option<u64>, redone: u64) -> Vec<Outcome> {
     let directory = tempfile::tempdir().unwrap();
-    let never = || AtomicU64::new(u64::MAX);
-    let hooks = Arc::new(LogWrites { count: 0.into(), first: never(), released: 0.into(), fails: never() });
+    let hooks = Arc::new(BatchWrites::default());
     let mut options = StoreOptions::default();
     options.map_bytes = 1 << 30;
     let (store, _) = Store::open_on(Arc::new(HookedDisk::new(directory.path(), &hooks)), options.clone()).unwrap();
     let tree = store.tree("t").unwrap();
     let reader = store.reader().unwrap();
-    let before = hooks.count.load(Ordering::Acquire);
-    hooks.first.store(before, Ordering::Release);
-    hooks.fails.store(before + fails, Ordering::Release);
+    hooks.hold(fails);
     let receivers: Vec<_> = keys
         .into_iter()
         .map(|key| {
             let (outcome, receiver) = mpsc::channel();
             assert!(matches!(store.submit(&reader, Box::new(InsertOnce { tree, key, outcome })), Submit::Queued));
-            while hooks.count.load(Ordering::Acquire) == before {
-                std::thread::yield_now();
-            }
+            hooks.wait_until_held();
             receiver
         })
         .collect();
     while store.stats().redone < redone {
         std::thread::yield_now();
     }
-    hooks.released.store(1, Ordering::Release);
+    hooks.release();
     let outcomes: Vec<Outcome> = receivers.iter().map(|receiver| receiver.recv().unwrap()).collect();
     drop((reader, store));
     let (store, _) = Store::open(directory.path(), options).unwrap();
@@ -97,19 +66,19 @@ fn outcomes(keys: [&'static [u8]; 3], fails: u64, redone: u64) -> Vec<Outcome> {
 
 #[test]
 fn a_refusal_because_of_a_change_that_becomes_durable_stands() {
-    let outcomes = outcomes([b"a", b"b", b"b"], u64::MAX / 2, 0);
+    let outcomes = outcomes([b"a", b"b", b"b"], None, 0);
     assert!(matches!(outcomes[..], [Ok(_), Ok(_), Err(StoreError::Aborted)]), "{outcomes:?}");
 }
 
 #[test]
 fn nobody_is_refused_because_of_a_transaction_of_the_same_batch_that_never_was_durable() {
-    let outcomes = outcomes([b"a", b"b", b"b"], 1, 0);
+    let outcomes = outcomes([b"a", b"b", b"b"], Some(1), 0);
     assert!(matches!(outcomes[..], [Ok(_), Err(StoreError::Unknown(_)), Err(StoreError::Unknown(_))]), "{outcomes:?}");
 }
 
 #[test]
 fn nobody_is_refused_because_of_a_transaction_in_flight_that_never_was_durable() {
-    let outcomes = outcomes([b"a", b"a", b"a"], 0, 1);
+    let outcomes = outcomes([b"a", b"a", b"a"], Some(0), 1);
     assert!(matches!(
         outcomes[..],
         [Err(StoreError::Unknown(_)), Err(StoreError::Poisoned), Err(StoreError::Poisoned)]

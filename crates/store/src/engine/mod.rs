@@ -23,7 +23,8 @@
 //! 1. A version becomes visible only after its batch is written as the durability demands, in order and without gaps.
 //! 2. A memtable is merged only when all its versions are visible; its log is released only after the meta page is synced.
 //! 3. After a failed sync or write of the log, and after a panic, nothing becomes visible any more (`base/fail_stop.rs`).
-//! 4. Everything that a published generation reaches stays until no reader pins it (`base/readers.rs`; for pages, `TreeView`).
+//! 4. A memtable, and what a meta page says to be in the trees, ends between two batches ([`write::writer`], `log::BatchEnd`).
+//! 5. Everything that a published generation reaches stays until no reader pins it (`base/readers.rs`; for pages, `TreeView`).
 
 pub(crate) mod checkpoint;
 pub(crate) mod feed;
@@ -45,7 +46,7 @@ use crate::base::fail_stop::{FailStop, lock};
 use crate::base::limits::LOOK_FOR_READERS_EVERY;
 use crate::base::readers::{Published, RETIRED_MAX, ReadGuard, ReaderSlot, Reservation};
 use crate::disk::{Disk, ReadQueue};
-use crate::log::Log;
+use crate::log::{BatchBuilder, Log};
 use crate::memtable::Memtable;
 use crate::sort::{SortedRunWriter, Sorter};
 use crate::tree::{BulkBuilder, SpaceStat, TreeFile, TreeReport};
@@ -61,12 +62,12 @@ use options::StoreOptions;
 use read::pin;
 use read::view::{Generation, View};
 use stats::{Counters, Stats};
-use write::batch::{OpenBatch, Request};
+use write::batch::Request;
 use write::queue::Queue;
 use write::ticket::Crowd;
 use write::transaction::{Abort, Tx, Work};
 use write::weight::Weights;
-use write::writer::Writer;
+use write::writer::IdleWriter;
 
 /// See the module's text.
 pub(crate) struct Engine {
@@ -86,7 +87,7 @@ pub(crate) struct Engine {
     crowd: CachePadded<Crowd>,
     /// Held by the committer that waits for the queue or gathers.
     watch: Mutex<()>,
-    writer: Mutex<Writer>,
+    writer: Mutex<IdleWriter>,
     /// Held while a batch is written to the disk.
     turn: Mutex<()>,
     pub(crate) fail_stop: Arc<FailStop>,
@@ -99,7 +100,7 @@ pub(crate) struct Engine {
     /// Reader slots with which `commit` prepares.
     slots: Mutex<Vec<ReaderSlot<Generation>>>,
     /// Batch buffers not in use.
-    batches: Mutex<Vec<OpenBatch>>,
+    builders: Mutex<Vec<BatchBuilder>>,
     /// A merged memtable, whose memory the next one reuses.
     spare: Mutex<Option<Arc<Memtable>>>,
     sorters: AtomicU64,

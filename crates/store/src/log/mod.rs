@@ -30,10 +30,14 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-pub(crate) use batch::{Batch, BatchBuilder, Edit, OPERATION_HEADER_BYTES, Operation, TRANSACTION_HEADER_BYTES};
+pub(crate) use batch::{
+    Batch, BatchBuilder, Edit, HEADER_BYTES as BATCH_HEADER_BYTES, OPERATION_HEADER_BYTES, Operation,
+    TRANSACTION_HEADER_BYTES,
+};
 pub(crate) use follower::{Follower, WrittenEnd};
 pub(crate) use least::{BEGINNING, create as create_least};
 pub(crate) use logged::{Logged, LoggedKind, LoggedOperations, TransactionCursor};
+pub(crate) use position::BatchEnd;
 pub use position::LogPosition;
 pub(crate) use replay::{Replayed, SEGMENT_BYTES_MAX, look_through, replay, start_exists, start_is_gone};
 pub(crate) use retention::{Retention, RetentionLimits};
@@ -109,8 +113,9 @@ pub(crate) struct Tail {
 }
 
 impl Tail {
-    pub(crate) fn position(&self) -> LogPosition {
-        self.at
+    /// The end of the last batch.
+    pub(crate) fn end(&self) -> BatchEnd {
+        BatchEnd::new(self.version, self.at)
     }
 
     /// Maximum size of a batch that still fits into the segment with an empty batch after it.
@@ -146,7 +151,9 @@ pub(crate) struct Sealed<'b> {
     bytes: &'b [u8],
     segment: Arc<Segment>,
     at: LogPosition,
-    version: u64,
+    /// The last version in the log with it.
+    pub(crate) version: u64,
+    pub(crate) transactions: u32,
 }
 
 impl Log {
@@ -279,11 +286,11 @@ impl Log {
         if builder.transactions() > 0 {
             tail.version = builder.last_version();
         }
-        let at = tail.at;
+        let (at, transactions) = (tail.at, builder.transactions());
         let (bytes, next) = builder.seal(&at, self.durable.load(Ordering::Acquire));
         assert!(u64::from(next.offset) <= tail.segment.bytes, "a batch must fit into its segment");
         tail.at = next;
-        Sealed { bytes, segment: Arc::clone(&tail.segment), at, version: tail.version }
+        Sealed { bytes, segment: Arc::clone(&tail.segment), at, version: tail.version, transactions }
     }
 
     /// Writes a sealed batch, one at a time and in the order of sealing; durable on return if each batch is synced.

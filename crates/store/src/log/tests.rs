@@ -23,7 +23,7 @@ impl Bench {
 
     fn create(&self) -> (Log, Tail, LogPosition) {
         let (log, tail) = Log::create(Arc::clone(&self.disk), SETTINGS).unwrap();
-        let start = tail.position();
+        let start = tail.end().log_start();
         (log, tail, start)
     }
 
@@ -169,12 +169,12 @@ fn old_batches_of_recycled_segments_are_never_replayed() {
     for version in 1..=200 {
         starts.push(append(&log, &mut tail, version, &value(version, 3000)));
         // Like a checkpoint: all but the newest segments are released while the log continues.
-        log.release_before(tail.position().segment.saturating_sub(1));
+        log.release_before(tail.end().log_start().segment.saturating_sub(1));
     }
     drop(log);
     let numbers: Vec<u64> = segment::numbers(&*bench.disk).unwrap();
     assert!(numbers.len() < 13, "segments are reused: {numbers:?}");
-    for start in starts.iter().filter(|start| start.segment == tail.position().segment) {
+    for start in starts.iter().filter(|start| start.segment == tail.end().log_start().segment) {
         let (_, _, replayed, content) = bench.open(start);
         assert_eq!(content.first().map(|(version, _)| *version), Some(start.sequence));
         assert_eq!(content.last().map(|(version, _)| *version), Some(200));
@@ -200,7 +200,7 @@ fn unsynced_batches_whose_predecessor_is_lost_are_dropped_with_it() {
     let bench = Bench::new();
     let settings = LogSettings { sync_each: false, ..SETTINGS };
     let (log, mut tail) = Log::create(Arc::clone(&bench.disk), settings).unwrap();
-    let start = tail.position();
+    let start = tail.end().log_start();
     append(&log, &mut tail, 1, b"one");
     let lost = append(&log, &mut tail, 2, b"two");
     append(&log, &mut tail, 3, b"three");

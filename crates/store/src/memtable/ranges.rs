@@ -98,10 +98,10 @@ impl Memtable {
         }
     }
 
-    /// The deleted stretches of a tree in the newest state, in order. Allocates: for checkpoints.
-    pub fn deleted(&self, tree: TreeId) -> Vec<Stretch<'_>> {
+    /// The deleted stretches of a tree as a snapshot of `version` sees them, in order. Allocates: for checkpoints.
+    pub fn deleted(&self, version: Version, tree: TreeId) -> Vec<Stretch<'_>> {
         let mut found: Vec<Stretch<'_>> = Vec::new();
-        let mut cursor = self.cursor(Version(u64::MAX), boundaries_of(tree));
+        let mut cursor = self.cursor(version, boundaries_of(tree));
         let mut boundary = cursor.seek(Bound::Unbounded);
         while let Some(entry) = boundary {
             boundary = cursor.next();

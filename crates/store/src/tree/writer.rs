@@ -189,11 +189,17 @@ impl<'f> TreeWriter<'f> {
 
     /// Makes everything durable and visible: the trees now contain the versions up to `version`, and replay starts at `log_start`.
     pub fn finish(self, version: Version, log_start: LogPosition) -> Result<Arc<TreeView>, StoreError> {
-        self.finish_reaching(version, log_start, version)
+        self.finish_at(version, log_start, version)
     }
 
-    /// The same, if they also contain a part of the versions up to `reaches`.
-    pub(crate) fn finish_reaching(
+    /// The same for trees that contain a part of the versions up to `reaches` in addition to what they contained before: replay
+    /// starts where it did.
+    pub(crate) fn finish_part(self, reaches: Version) -> Result<Arc<TreeView>, StoreError> {
+        let (version, log_start) = (self.base.meta().version, self.base.meta().log_start);
+        self.finish_at(version, log_start, reaches)
+    }
+
+    fn finish_at(
         mut self,
         version: Version,
         log_start: LogPosition,

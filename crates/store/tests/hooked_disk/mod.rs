@@ -6,7 +6,7 @@
 
 use std::io;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use store::disk::{Access, DirectoryLock, Disk, DiskFile, Map, ReadQueue, SystemDisk};
 
@@ -42,6 +42,61 @@ pub(crate) trait Hooks: Send + Sync + 'static {
         place_bytes: usize,
     ) -> io::Result<Box<dyn ReadQueue>> {
         file.read_queue(places, place_bytes)
+    }
+}
+
+/// Writes of batches to the log, which can be held, so that the committers gather the next batch meanwhile, and fail.
+#[derive(Default)]
+pub(crate) struct BatchWrites(Mutex<Held>);
+
+#[derive(Default)]
+struct Held {
+    is_on: bool,
+    /// Writes since they are held.
+    count: u64,
+    /// Number of the write that fails.
+    fails: Option<u64>,
+}
+
+impl BatchWrites {
+    fn held(&self) -> MutexGuard<'_, Held> {
+        self.0.lock().unwrap()
+    }
+
+    /// Holds all writes; the one with the number `fails` will fail.
+    pub(crate) fn hold(&self, fails: Option<u64>) {
+        *self.held() = Held { is_on: true, count: 0, fails };
+    }
+
+    /// Waits until a write is held.
+    pub(crate) fn wait_until_held(&self) {
+        while self.held().count == 0 {
+            std::thread::yield_now();
+        }
+    }
+
+    pub(crate) fn release(&self) {
+        self.held().is_on = false;
+    }
+}
+
+impl Hooks for BatchWrites {
+    fn write_at(&self, name: &str, file: &dyn DiskFile, bytes: &[u8], offset: u64) -> io::Result<usize> {
+        // Segments are prepared by a thread of their own.
+        if name.ends_with(".log") && std::thread::current().name() != Some("store-log") {
+            let number = {
+                let mut held = self.held();
+                held.count += 1;
+                held.count - 1
+            };
+            while self.held().is_on {
+                std::thread::yield_now();
+            }
+            if self.held().fails == Some(number) {
+                return Err(io::Error::from_raw_os_error(5));
+            }
+        }
+        file.write_at(bytes, offset)
     }
 }
 

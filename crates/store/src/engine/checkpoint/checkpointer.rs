@@ -30,7 +30,7 @@ use crate::base::limits::{
 use crate::disk::end_sleeps_in_time;
 use crate::engine::Engine;
 use crate::engine::options::Durability;
-use crate::log::LogPosition;
+use crate::log::BatchEnd;
 use crate::tree::{PAGE_BYTES, TreeView, TreeWriter};
 
 /// Schedule and results of checkpoints.
@@ -48,7 +48,8 @@ pub(crate) struct Checkpoints {
 
 #[derive(Default)]
 struct State {
-    frozen: Option<Frozen>,
+    /// Where the frozen memtable ends.
+    frozen: Option<BatchEnd>,
     /// The last key of the frozen memtable whose merge is durable.
     reached: Option<Reached>,
     /// Number of `Store::checkpoint` calls so far, and how many of them are served.
@@ -66,14 +67,6 @@ struct State {
     waiting: u32,
     /// The end of the last attempt, or the start of the store.
     last_end: Option<Instant>,
-}
-
-/// The version and log position at which the frozen memtable ends.
-#[derive(Clone, Copy)]
-pub(crate) struct Frozen {
-    pub(crate) last_version: u64,
-    /// Position of the batch with the first version after it.
-    pub(crate) log_start: LogPosition,
 }
 
 impl State {
@@ -99,9 +92,9 @@ impl Checkpoints {
     }
 
     /// Reports a frozen memtable, to be merged at once.
-    pub(crate) fn frozen(&self, last_version: u64, log_start: LogPosition) {
+    pub(crate) fn frozen(&self, end: BatchEnd) {
         let mut state = self.state();
-        (state.frozen, state.reached) = (Some(Frozen { last_version, log_start }), None);
+        (state.frozen, state.reached) = (Some(end), None);
         drop(state);
         self.is_requested_by_size.store(false, Ordering::Relaxed);
         self.changed.notify_all();
@@ -331,7 +324,7 @@ impl Engine {
         let Some(table) = lock(&self.current).frozen.clone() else { return Ok(()) };
         // Reserved before anything is merged, so that the result can be published.
         let place = self.reserve_state(READERS_WAIT_MAX)?;
-        self.wait_until_visible(frozen.last_version)?;
+        self.wait_until_visible(frozen.version().0)?;
         if self.options.durability != Durability::Commit {
             self.log.sync().map_err(StoreError::Unknown)?;
             self.alarm.ring();
@@ -339,7 +332,7 @@ impl Engine {
         let keys = table.len() as u64;
         let (bytes, live) = (table.used_bytes() as u64, self.tree.live_pages().into());
         let most = keys.div_ceil(pieces::count(keys, bytes, live, self.options.memtable_bytes));
-        let mut walk = Walk::after(&table, reached);
+        let mut walk = Walk::after(&table, frozen.version(), reached);
         let progress = Arc::new(Progress::of(keys, self.log.bytes_written()));
         let pacer = self.pacer(&progress);
         let view = loop {
@@ -354,10 +347,11 @@ impl Engine {
             generation.tree = view;
             generation.frozen = None;
         });
-        self.forget_frozen(frozen.last_version);
-        self.log.release_before(frozen.log_start.segment);
+        self.forget_frozen(frozen.version().0);
+        self.log.release_before(frozen.log_start().segment);
         self.published.reclaim();
-        *lock(&self.spare) = Some(table);
+        // One that recovery has made larger is not used again.
+        *lock(&self.spare) = Some(table).filter(|table| table.arena_bytes() < 2 * self.options.memtable_bytes);
         Ok(())
     }
 
@@ -367,7 +361,7 @@ impl Engine {
         &self,
         walk: &mut Walk<'_>,
         most: u64,
-        frozen: Frozen,
+        frozen: BatchEnd,
         progress: &Progress,
         pacer: &Arc<Mutex<Pacer>>,
     ) -> Result<Option<Arc<TreeView>>, StoreError> {
@@ -375,10 +369,9 @@ impl Engine {
         let mut tree = self.tree.begin(pace::of_checkpoint(pacer))?;
         let is_last = !walk.merge(&mut tree, most, &|| progress.note(&self.log, &self.throttle))?;
         if is_last {
-            return self.finish(tree, frozen.last_version, frozen.log_start, frozen.last_version).map(Some);
+            return self.finish(tree, frozen).map(Some);
         }
-        let (version, log_start) = (tree.base().meta().version, tree.base().meta().log_start);
-        let view = self.finish(tree, version.0, log_start, frozen.last_version)?;
+        let view = self.finish_part(tree, frozen.version())?;
         self.publish_if_room(|generation| generation.tree = view);
         self.room_advanced(self.tree.merged_pages() - before);
         self.checkpoints.state().reached = walk.reached().cloned();
@@ -405,22 +398,25 @@ impl Engine {
             return Ok(false);
         }
         let tree = self.tree.begin(pace::unhindered(Arc::clone(&self.is_closing)))?;
-        let (version, log_start) = (tree.base().meta().version, tree.base().meta().log_start);
-        let view = self.finish(tree, version.0, log_start, version.0)?;
+        let view = self.finish_part(tree, Version(0))?;
         self.publish_if_room(|generation| generation.tree = view);
         self.published.reclaim();
         Ok(true)
     }
 
-    /// Ends a checkpoint. A failed sync poisons the store; a full disk does not.
-    pub(in crate::engine) fn finish(
-        &self,
-        tree: TreeWriter<'_>,
-        version: u64,
-        log_start: LogPosition,
-        reaches: u64,
-    ) -> Result<Arc<TreeView>, StoreError> {
-        tree.finish_reaching(Version(version), log_start, Version(reaches)).inspect_err(|error| {
+    /// Ends a checkpoint after which the trees contain everything up to this place in the log, and nothing after it.
+    pub(in crate::engine) fn finish(&self, tree: TreeWriter<'_>, end: BatchEnd) -> Result<Arc<TreeView>, StoreError> {
+        self.finished(tree.finish(end.version(), end.log_start()))
+    }
+
+    /// Ends a piece of a checkpoint, which may have merged a part of the versions up to `reaches`.
+    fn finish_part(&self, tree: TreeWriter<'_>, reaches: Version) -> Result<Arc<TreeView>, StoreError> {
+        self.finished(tree.finish_part(reaches))
+    }
+
+    /// A failed sync poisons the store; a full disk does not.
+    fn finished(&self, view: Result<Arc<TreeView>, StoreError>) -> Result<Arc<TreeView>, StoreError> {
+        view.inspect_err(|error| {
             if let StoreError::Io { source, .. } = error
                 && source.kind() != io::ErrorKind::Interrupted
             {
@@ -461,7 +457,7 @@ impl Engine {
     /// Records that the frozen memtable that ends at or before this version is merged.
     pub(in crate::engine) fn forget_frozen(&self, merged: u64) {
         let mut state = self.checkpoints.state();
-        if state.frozen.is_some_and(|frozen| frozen.last_version <= merged) {
+        if state.frozen.is_some_and(|frozen| frozen.version().0 <= merged) {
             (state.frozen, state.reached) = (None, None);
         }
         drop(state);

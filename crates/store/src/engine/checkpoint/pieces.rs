@@ -51,9 +51,11 @@ pub(super) struct Reached {
     pub(super) key: Vec<u8>,
 }
 
-/// A pass over the newest records of a frozen memtable, by tree and key.
+/// A pass over a frozen memtable, by tree and key, as a snapshot of the version at which it ends sees it: whatever else it holds,
+/// nothing newer gets into the trees.
 pub(super) struct Walk<'m> {
     table: &'m Memtable,
+    version: Version,
     /// Trees that are not done, in reverse order.
     trees: Vec<TreeId>,
     /// Remaining records of the current tree, once begun.
@@ -63,15 +65,15 @@ pub(super) struct Walk<'m> {
 
 impl<'m> Walk<'m> {
     /// Starts after `reached`, or at the beginning.
-    pub(super) fn after(table: &'m Memtable, reached: Option<Reached>) -> Walk<'m> {
+    pub(super) fn after(table: &'m Memtable, version: Version, reached: Option<Reached>) -> Walk<'m> {
         let mut trees = table.trees();
         trees.reverse();
-        let mut walk = Walk { table, trees, entries: None, reached };
+        let mut walk = Walk { table, version, trees, entries: None, reached };
         if let Some(reached) = &walk.reached {
             walk.trees.retain(|tree| *tree >= reached.tree);
             let from = Bound::Excluded(reached.key.as_slice());
-            walk.entries =
-                walk.trees.last().filter(|tree| **tree == reached.tree).map(|tree| Entries::new(table, *tree, from));
+            let current = walk.trees.last().filter(|tree| **tree == reached.tree);
+            walk.entries = current.map(|tree| Entries::new(table, version, *tree, from));
         }
         walk
     }
@@ -91,12 +93,12 @@ impl<'m> Walk<'m> {
             let (entries, cuts) = match &mut self.entries {
                 Some(entries) => (entries, Vec::new()),
                 None => {
-                    let entries = Entries::new(self.table, tree, Bound::Unbounded);
-                    (self.entries.insert(entries), cuts(&self.table.deleted(tree)))
+                    let entries = Entries::new(self.table, self.version, tree, Bound::Unbounded);
+                    (self.entries.insert(entries), cuts(&self.table.deleted(self.version, tree)))
                 }
             };
             if tree == CATALOG {
-                name_trees(writer, self.table)?;
+                name_trees(writer, self.table, self.version)?;
             }
             entries.left = left;
             writer.merge_with(tree, &cuts, entries.by_ref().inspect(|_| note()))?;
@@ -119,15 +121,23 @@ impl<'m> Walk<'m> {
     }
 }
 
-/// Merges the whole memtable into the trees.
-pub(in crate::engine) fn merge_all(writer: &mut TreeWriter<'_>, table: &Memtable) -> Result<(), StoreError> {
-    Walk::after(table, None).merge(writer, u64::MAX, &|| {}).map(|_| ())
+/// Merges a memtable's changes up to a version into the trees.
+pub(in crate::engine) fn merge_all(
+    writer: &mut TreeWriter<'_>,
+    table: &Memtable,
+    version: Version,
+) -> Result<(), StoreError> {
+    Walk::after(table, version, None).merge(writer, u64::MAX, &|| {}).map(|_| ())
 }
 
 /// The tree file also holds the names, so that tools can inspect it without the engine.
-pub(in crate::engine) fn name_trees(writer: &mut TreeWriter<'_>, table: &Memtable) -> Result<(), StoreError> {
+pub(in crate::engine) fn name_trees(
+    writer: &mut TreeWriter<'_>,
+    table: &Memtable,
+    version: Version,
+) -> Result<(), StoreError> {
     writer.set_name(CATALOG, "names")?;
-    let mut entries = Entries::new(table, CATALOG, Bound::Unbounded);
+    let mut entries = Entries::new(table, version, CATALOG, Bound::Unbounded);
     entries.left = u64::MAX;
     for (key, value) in entries {
         if let Some((name, id)) = catalog::row(key, value) {
@@ -163,9 +173,9 @@ struct Entries<'m> {
 }
 
 impl<'m> Entries<'m> {
-    fn new(table: &'m Memtable, tree: TreeId, from: Bound<&[u8]>) -> Entries<'m> {
-        let deleted = table.deleted(tree).into_iter().peekable();
-        let mut cursor = table.cursor(Version(u64::MAX), tree);
+    fn new(table: &'m Memtable, version: Version, tree: TreeId, from: Bound<&[u8]>) -> Entries<'m> {
+        let deleted = table.deleted(version, tree).into_iter().peekable();
+        let mut cursor = table.cursor(version, tree);
         let first = cursor.seek(from);
         let mut entries = Entries { cursor, deleted, next: None, left: 0, last: None };
         entries.next = entries.undeleted(first);

@@ -25,8 +25,8 @@ use crate::engine::stats::{Counters, Recovery};
 use crate::engine::write::fold_results::Folds;
 use crate::engine::write::queue::Queue;
 use crate::engine::write::weight::Weights;
-use crate::engine::write::writer::{Writer, new_memtable, put_into};
-use crate::log::{self, Batch, Log, LogPosition, LogSettings, Retention};
+use crate::engine::write::writer::{IdleWriter, Writer, new_memtable, put_into};
+use crate::log::{self, Batch, BatchEnd, Log, LogPosition, LogSettings, Retention};
 use crate::memtable::{Full, Memtable, MemtableWriter};
 use crate::sort::Sorter;
 use crate::tree::{Meta, Opening, TreeFile};
@@ -67,12 +67,12 @@ impl Engine {
         let live_pages = live_pages + room.frozen_pages();
         room.note(need.pages(live_pages), need.runs);
         let checkpoints = Checkpoints::new();
-        if let Some((_, last_version, log_start)) = &frozen {
-            checkpoints.frozen(*last_version, *log_start);
+        if let Some((_, end)) = &frozen {
+            checkpoints.frozen(*end);
         }
         let generation = Generation {
             tree: tree.view(),
-            frozen: frozen.map(|(table, ..)| table),
+            frozen: frozen.map(|(table, _)| table),
             active: Arc::clone(active.table()),
         };
         let published = Published::new(generation.clone(), options.readers_max + COMMIT_SLOTS);
@@ -90,6 +90,7 @@ impl Engine {
             folds: Folds::default(),
             fold: None,
             gave_up: false,
+            wants_room: false,
             backlog: Default::default(),
             taken: Vec::new(),
         };
@@ -106,7 +107,7 @@ impl Engine {
             weights: Weights::new(options.queue_bytes_max).into(),
             crowd: Default::default(),
             watch: Mutex::default(),
-            writer: Mutex::new(writer),
+            writer: Mutex::new(IdleWriter::new(writer)),
             turn: Mutex::default(),
             fail_stop,
             is_closing: Arc::default(),
@@ -116,7 +117,7 @@ impl Engine {
             throttle: Arc::default(),
             alarm: Default::default(),
             slots: Mutex::new(slots),
-            batches: Mutex::default(),
+            builders: Mutex::default(),
             counters: Counters::default(),
             watching: Default::default(),
             lock,
@@ -143,7 +144,7 @@ fn create(disk: &Arc<dyn Disk>, settings: LogSettings) -> Result<(), StoreError>
         return Err(StoreError::corrupt(TREE_NAME, 0, "the tree file is gone, and the log holds data"));
     }
     let (log, tail) = Log::create(Arc::clone(disk), settings)?;
-    let start = tail.position();
+    let start = tail.end().log_start();
     // The log's segment supply, which also syncs names, ends here: it could receive an error that concerns the tree file's
     // name.
     drop((tail, log));
@@ -210,7 +211,7 @@ fn refuse_lost_versions(disk: &dyn Disk, opening: &Opening, index: usize, newest
 struct Replay<'t> {
     tree: &'t TreeFile,
     active: MemtableWriter,
-    frozen: Option<(Arc<Memtable>, u64, LogPosition)>,
+    frozen: Option<(Arc<Memtable>, BatchEnd)>,
     memtable_bytes: usize,
     last_version: u64,
     need: Need,
@@ -249,13 +250,29 @@ impl<'t> Replay<'t> {
                 "the tree file lacks a bulk build that was complete, and one of its meta pages is damaged",
             ));
         }
+        loop {
+            let is_first = self.active.table().is_empty();
+            match self.insert(at, batch)? {
+                Ok(()) => return Ok(()),
+                Err(Full) if is_first => self.enlarge()?,
+                // Some of the batch is in the full memtable, and stays out of the trees: that memtable ends before the batch.
+                Err(Full) => self.rotate(BatchEnd::before(batch, at))?,
+            }
+        }
+    }
+
+    /// Puts those transactions of a batch into the active memtable that are not in the trees. If the memtable is full, it has a
+    /// part of them, and the whole batch belongs into the next one.
+    fn insert(&mut self, at: &LogPosition, batch: &Batch<'_>) -> Result<Result<(), Full>, StoreError> {
+        let damage = |what| StoreError::corrupt(&log::segment_name(at.segment), u64::from(at.offset), what);
+        let (mut last_version, mut need) = (self.last_version, self.need);
         for transaction in batch.transactions() {
             let (version, operations) = transaction.map_err(damage)?;
-            if version <= self.last_version {
-                // Already in the trees: replay starts at the beginning of a batch, but a checkpoint may end inside one.
+            if version <= last_version {
+                // Already in the trees: those of older builds may end inside a batch, at whose beginning replay starts.
                 continue;
             }
-            if version > self.last_version + 1 {
+            if version > last_version + 1 {
                 // Part of the log is missing, or the newest meta page is missing and this is the older state.
                 return Err(damage("an earlier version is missing: neither the log nor the tree file holds it"));
             }
@@ -265,35 +282,40 @@ impl<'t> Replay<'t> {
                 is_announcement = false;
                 let operation = operation.map_err(damage)?;
                 if let Err(Full) = put_into(&mut self.active, version, &operation) {
-                    self.rotate(at)?;
-                    let inserted = put_into(&mut self.active, version, &operation);
-                    inserted.map_err(|Full| StoreError::Limit {
-                        what: "entry for the memtable",
-                        limit: self.memtable_bytes as u64,
-                    })?;
+                    return Ok(Err(Full));
                 }
-                self.need.add(&operation);
-                self.need.keys = self.active.table().len() as u64;
+                need.add(&operation);
             }
-            self.last_version = version;
+            last_version = version;
             if is_announcement {
                 self.missing_build = Some(batch.epoch());
             }
         }
+        need.keys = self.active.table().len() as u64;
+        (self.last_version, self.need) = (last_version, need);
+        Ok(Ok(()))
+    }
+
+    /// Replaces the active memtable by one of twice its size, for a batch that was written with larger memtables.
+    fn enlarge(&mut self) -> Result<(), StoreError> {
+        let bytes = self.active.table().arena_bytes();
+        (_, self.active) = new_memtable(bytes.saturating_mul(2))?;
+        if self.active.table().arena_bytes() == bytes {
+            return Err(StoreError::Limit { what: "batch of the log for the memtable", limit: bytes as u64 });
+        }
         Ok(())
     }
 
-    /// Freezes the full memtable, which may end inside a transaction. That is safe: no reader sees its merge before
-    /// both memtables exist, and a replay from `at` repeats the whole batch.
-    fn rotate(&mut self, at: &LogPosition) -> Result<(), StoreError> {
-        if let Some((table, version, log_start)) = self.frozen.take() {
+    /// Freezes the full memtable, and merges the one that was frozen before.
+    fn rotate(&mut self, end: BatchEnd) -> Result<(), StoreError> {
+        if let Some((table, end)) = self.frozen.take() {
             let mut writer = self.tree.begin(Box::new(|_, _, _| Ok(())))?;
-            merge_all(&mut writer, &table)?;
-            writer.finish(Version(version), log_start)?;
+            merge_all(&mut writer, &table, end.version())?;
+            writer.finish(end.version(), end.log_start())?;
         }
         let (_, next) = new_memtable(self.memtable_bytes)?;
         let full = std::mem::replace(&mut self.active, next);
-        self.frozen = Some((Arc::clone(full.table()), self.last_version, *at));
+        self.frozen = Some((Arc::clone(full.table()), end));
         self.frozen_need = std::mem::take(&mut self.need);
         Ok(())
     }

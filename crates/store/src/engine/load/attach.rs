@@ -17,7 +17,7 @@ use crate::engine::checkpoint::pieces::merge_all;
 use crate::engine::read::view::{Generation, View};
 use crate::engine::write::commit::SENDING;
 use crate::engine::write::transaction::Commit;
-use crate::engine::write::writer::Writer;
+use crate::engine::write::writer::IdleWriter;
 use crate::log::BatchBuilder;
 use crate::tree::BulkRoot;
 
@@ -65,7 +65,7 @@ impl Engine {
     /// It is logged before the meta page that makes the trees visible, and replay skips it. A crash between the two
     /// makes readers reset trees that have not changed; in the other order they would miss a load. For the same reason
     /// the rows put with the builds are not in it; their trees are reset too.
-    pub(super) fn log_loaded(&self, writer: &mut Writer, trees: &BTreeSet<TreeId>) -> Result<u64, StoreError> {
+    pub(super) fn log_loaded(&self, writer: &mut IdleWriter, trees: &BTreeSet<TreeId>) -> Result<u64, StoreError> {
         let version = writer.next_version;
         let mut builder = BatchBuilder::new(DIRECT_ALIGN);
         builder.restart(version);
@@ -95,14 +95,14 @@ impl Engine {
     fn attach_at(
         &self,
         version: u64,
-        writer: &mut Writer,
+        writer: &mut IdleWriter,
         builds: Vec<(TreeId, BulkRoot)>,
         rows: &[(TreeId, Vec<u8>, Vec<u8>)],
         place: Reservation<'_, Generation>,
     ) -> Result<(), StoreError> {
         let mut tree = self.tree.begin(pace::unhindered(Arc::clone(&self.is_closing)))?;
         if let Some(table) = &writer.generation.frozen {
-            merge_all(&mut tree, table)?;
+            merge_all(&mut tree, table, Version(version))?;
         }
         for (id, build) in builds {
             tree.attach(id, build)?;
@@ -110,8 +110,8 @@ impl Engine {
         for (id, rows) in sorted(rows) {
             tree.merge(id, rows.iter().map(|(key, value)| (*key, Some(*value))))?;
         }
-        let log_start = writer.tail.position();
-        let view = self.finish(tree, version, log_start, version).map_err(|error| match error {
+        let end = writer.tail.end();
+        let view = self.finish(tree, end).map_err(|error| match error {
             // The meta page may have reached the disk; then the whole load exists after reopening.
             StoreError::Io { source, .. } if self.is_poisoned() => StoreError::Unknown(source),
             other => other,
@@ -124,7 +124,7 @@ impl Engine {
         self.show(version);
         self.refresh(writer);
         self.forget_frozen(version);
-        self.log.release_before(log_start.segment);
+        self.log.release_before(end.log_start().segment);
         Ok(())
     }
 

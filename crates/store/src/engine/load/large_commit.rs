@@ -34,7 +34,7 @@ use crate::engine::write::changes::Changes;
 use crate::engine::write::commit::SENDING;
 use crate::engine::write::fold_results::Folds;
 use crate::engine::write::transaction::Commit;
-use crate::engine::write::writer::Writer;
+use crate::engine::write::writer::{IdleWriter, Writer};
 use crate::log::{Edit, Operation};
 use crate::memtable::{Lookup, Memtable};
 use crate::tree::TreeWriter;
@@ -117,7 +117,7 @@ impl Engine {
         let mut tree = self.tree.begin(pace::of_bulk_build(Arc::clone(self)))?;
         let mut merged = Merged::default();
         tx.begin_late();
-        merge_all(&mut tree, tx.table())?;
+        merge_all(&mut tree, tx.table(), Version(u64::MAX))?;
         // Keys that `revise` has passed back because writers had waited long enough.
         let mut left = Vec::new();
         for round in 0..ROUNDS_MAX {
@@ -161,8 +161,8 @@ impl Engine {
             merge_late(&mut tree, tx)?;
             let trees: BTreeSet<TreeId> = tx.table().trees().into_iter().collect();
             let version = self.log_loaded(&mut writer, &trees)?;
-            let log_start = writer.tail.position();
-            let view = match self.finish(tree, version, log_start, version) {
+            let end = writer.tail.end();
+            let view = match self.finish(tree, end) {
                 Ok(view) => view,
                 Err(error) => {
                     if !self.is_poisoned() {
@@ -191,7 +191,7 @@ impl Engine {
             self.show(version);
             self.refresh(&mut writer);
             self.forget_frozen(version);
-            self.log.release_before(log_start.segment);
+            self.log.release_before(end.log_start().segment);
             drop((turn, writer));
             self.alarm.ring();
             let (writers_waited, took) = (held.elapsed(), begun.elapsed());
@@ -208,7 +208,7 @@ impl Engine {
     }
 
     /// The writer's lock, for a large commit, during which no memtable can be merged.
-    fn writer_or_waiting(&self) -> Result<Held<'_, Writer>, Unfinished> {
+    fn writer_or_waiting(&self) -> Result<Held<'_, IdleWriter>, Unfinished> {
         let began = Instant::now();
         let pause = self.watching.pause_now();
         self.watching.set_pause(pause.max(PAUSE_LEAST));
@@ -250,7 +250,7 @@ impl Engine {
                 let new = new.filter(|entry| entry.version > after && own.get(OWN, id, entry.key) == Lookup::Absent);
                 tree.merge(id, new.map(|entry| (entry.key, entry.value)))?;
                 if id == CATALOG {
-                    name_trees(tree, table)?;
+                    name_trees(tree, table, version)?;
                 }
             }
             match known {

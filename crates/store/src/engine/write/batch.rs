@@ -1,10 +1,9 @@
 //! Transactions on their way to the log: single requests, and the batch that collects them.
 
-use super::commit::Decision;
 use super::ticket::wake_waiting;
 use super::transaction::{Abort, RetriableTransaction, Tx, Work, finish};
+use super::writer::Writer;
 use crate::base::fail_stop::panicked;
-use crate::engine::options::StoreOptions;
 use crate::log::BatchBuilder;
 
 /// A queued transaction. Its `finish` is always called; if a panic drops the request, the outcome is unknown.
@@ -57,14 +56,15 @@ impl Drop for Request {
     }
 }
 
-/// A batch being gathered, with the requests that wait for it.
-pub(crate) struct OpenBatch {
-    pub(crate) builder: BatchBuilder,
-    pub(super) done: Vec<(Box<Request>, Decision)>,
+/// A batch while it is gathered. It borrows the writer from the [`IdleWriter`](super::writer::IdleWriter), so what needs that one
+/// happens between two batches only.
+pub(super) struct OpenBatch<'w, 'b> {
+    pub(super) writer: &'w mut Writer,
+    pub(super) builder: &'b mut BatchBuilder,
 }
 
-impl OpenBatch {
-    pub(super) fn new(options: &StoreOptions) -> OpenBatch {
-        OpenBatch { builder: BatchBuilder::new(options.batch_bytes_max() / 4), done: Vec::new() }
+impl OpenBatch<'_, '_> {
+    pub(super) fn is_empty(&self) -> bool {
+        self.builder.transactions() == 0
     }
 }

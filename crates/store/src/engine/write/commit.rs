@@ -23,12 +23,13 @@ use super::gathering::{Gathering, QUIET_MAX};
 use super::queue::{Queue, Refused};
 use super::ticket::{Waiting, wake_waiting};
 use super::transaction::{Abort, Commit, RetriableTransaction, Tx, Work, finish};
-use super::writer::{Placed, Writer};
+use super::writer::Placed;
 use crate::base::error::StoreError;
 use crate::base::fail_stop::{Held, lock, panicked};
 use crate::base::key::Version;
 use crate::engine::Engine;
 use crate::engine::stats::count;
+use crate::log::{BatchBuilder, Sealed};
 
 /// Number of transactions that wakes the gathering committer while the other one's batch is in flight. Placing one
 /// takes about a microsecond, a wake-up several.
@@ -68,6 +69,9 @@ enum Sent {
 /// durable yet, so a decision is an outcome only once they are: [`Sent::outcome`] is the only way to get at it.
 pub(super) struct Decision(Result<u64, StoreError>);
 
+/// The transactions that were decided while a batch was gathered.
+pub(super) type Decided = Vec<(Box<Request>, Decision)>;
+
 impl From<Result<u64, StoreError>> for Decision {
     fn from(decided: Result<u64, StoreError>) -> Decision {
         Decision(decided)
@@ -98,51 +102,59 @@ fn copy_of(error: &std::io::Error) -> std::io::Error {
 impl Engine {
     /// Main loop of a committer thread.
     pub(crate) fn run_committer(&self) {
-        let mut batch = OpenBatch::new(&self.options);
+        let mut builder = self.new_builder();
+        let mut done = Vec::new();
         loop {
-            match catch_unwind(AssertUnwindSafe(|| self.commit_group(&mut batch))) {
+            match catch_unwind(AssertUnwindSafe(|| self.commit_group(&mut builder, &mut done))) {
                 Ok(true) => {}
                 Ok(false) => return,
                 // The committer continues, so that later transactions are refused.
                 Err(_) => {
                     self.fail_stop.stop_after_panic(SENDING);
-                    batch.builder.restart(0);
-                    self.acknowledge(&mut batch, &Sent::Panicked);
+                    self.acknowledge(&mut done, &Sent::Panicked);
                 }
             }
         }
     }
 
+    fn new_builder(&self) -> BatchBuilder {
+        BatchBuilder::new(self.options.batch_bytes_max() / 4)
+    }
+
     /// Waits for a group and commits it; false once the store is closed and the queue is empty.
-    fn commit_group(&self, batch: &mut OpenBatch) -> bool {
+    fn commit_group(&self, builder: &mut BatchBuilder, done: &mut Decided) -> bool {
         let watch = lock(&self.watch);
         if self.hold_writer().backlog.is_empty() && !self.queue.wait() {
             return false;
         }
         self.watching.pause();
         let mut writer = self.hold_writer();
-        let turn = self.gather_until_turn(&mut writer, batch);
+        self.slow_down(&mut writer);
+        self.make_room_for_next(&mut writer, done);
+        let mut batch = writer.open(builder);
+        let turn = self.gather_until_turn(&mut batch, done);
         drop(watch);
-        let sent = self.send(writer, turn, batch);
-        self.acknowledge(batch, &sent);
+        let sealed = self.seal(batch);
+        drop(writer);
+        let sent = self.write(sealed, turn);
+        self.acknowledge(done, &sent);
         true
     }
 
     /// Places transactions until the batch is full or the disk is free.
-    fn gather_until_turn(&self, writer: &mut Writer, batch: &mut OpenBatch) -> Turn<'_> {
-        self.slow_down(writer);
-        self.gather(writer, batch, usize::MAX);
+    fn gather_until_turn(&self, batch: &mut OpenBatch<'_, '_>, done: &mut Decided) -> Turn<'_> {
+        self.gather(batch, done, usize::MAX);
         loop {
             // A leftover transaction did not fit; only sending the batch makes room for it.
-            if !writer.backlog.is_empty() {
+            if !batch.writer.backlog.is_empty() {
                 return self.turn(self.fail_stop.lock(&self.turn, SENDING));
             }
             if let Some(turn) = self.try_turn() {
-                self.gather(writer, batch, LATE_MAX);
+                self.gather(batch, done, LATE_MAX);
                 return turn;
             }
             self.queue.wait_for_more(STRIDE);
-            self.gather(writer, batch, usize::MAX);
+            self.gather(batch, done, usize::MAX);
         }
     }
 
@@ -155,11 +167,11 @@ impl Engine {
     }
 
     /// Places at most `count_max` waiting transactions, as far as the batch has room.
-    fn gather(&self, writer: &mut Writer, batch: &mut OpenBatch, count_max: usize) {
+    fn gather(&self, batch: &mut OpenBatch<'_, '_>, done: &mut Decided, count_max: usize) {
         if !self.is_poisoned() {
-            self.refresh(writer);
+            self.refresh(batch.writer);
         }
-        writer.gave_up = false;
+        let writer = &mut *batch.writer;
         if writer.backlog.is_empty() {
             let mut taken = std::mem::take(&mut writer.taken);
             self.queue.take_into(&mut taken);
@@ -169,19 +181,20 @@ impl Engine {
         let count = count_max.min(writer.backlog.len());
         let mut placed_count = 0;
         while placed_count < count
-            && let Some(mut request) = writer.backlog.pop_front()
+            && let Some(mut request) = batch.writer.backlog.pop_front()
         {
             let placed = if self.is_poisoned() {
                 Placed::Decided(Err(StoreError::Poisoned).into())
             } else {
-                writer.foresee();
+                batch.writer.foresee();
                 let (work, mut prepare) = request.parts();
-                self.place(writer, batch, work, &mut prepare)
+                self.place(batch, work, &mut prepare)
             };
             match placed {
-                Placed::Decided(decision) => batch.done.push((request, decision)),
+                Placed::Decided(decision) => done.push((request, decision)),
                 Placed::SendFirst => {
-                    writer.backlog.push_front(request);
+                    batch.writer.backlog.push_front(request);
+                    batch.writer.wants_room = true;
                     break;
                 }
             }
@@ -190,24 +203,25 @@ impl Engine {
         self.queue.settle(placed_count);
     }
 
-    /// Writes the batch and makes it visible. Releases the writer once the batch has its position in the log.
-    fn send(&self, mut writer: Held<'_, Writer>, turn: Turn<'_>, batch: &mut OpenBatch) -> Sent {
+    /// Ends the batch: its folds are put, and it gets its position in the log. `None` if there is nothing to write.
+    fn seal<'b>(&self, mut batch: OpenBatch<'_, 'b>) -> Option<Sealed<'b>> {
         if self.is_poisoned() {
-            batch.builder.restart(0);
-            return Sent::Poisoned;
+            return None;
         }
-        self.put_folds(&mut writer, batch);
-        let transactions = batch.builder.transactions();
-        if transactions == 0 {
-            return Sent::Durable;
-        }
-        let last_version = batch.builder.last_version();
-        let sealed = self.log.seal(&mut writer.tail, &mut batch.builder);
-        drop(writer);
-        let written = self.log.write(&sealed);
-        let sent = match written {
+        self.put_folds(&mut batch);
+        let OpenBatch { writer, builder } = batch;
+        (builder.transactions() > 0).then(|| self.log.seal(&mut writer.tail, builder))
+    }
+
+    /// Writes the batch and makes it visible.
+    fn write(&self, sealed: Option<Sealed<'_>>, turn: Turn<'_>) -> Sent {
+        let Some(sealed) = sealed else {
+            // No batch is in flight during this turn, so all earlier ones are durable, or have failed.
+            return if self.is_poisoned() { Sent::Poisoned } else { Sent::Durable };
+        };
+        let sent = match self.log.write(&sealed) {
             Ok(()) => {
-                self.show(last_version);
+                self.show(sealed.version);
                 Sent::Durable
             }
             Err(error) => {
@@ -215,22 +229,21 @@ impl Engine {
                 Sent::Failed(error)
             }
         };
-        batch.builder.restart(0);
         drop(turn);
         self.alarm.ring();
         if matches!(sent, Sent::Durable) {
             count(&self.counters.groups, 1);
-            count(&self.counters.commits, u64::from(transactions));
+            count(&self.counters.commits, u64::from(sealed.transactions));
         }
         sent
     }
 
-    /// Finishes all transactions of the batch.
-    fn acknowledge(&self, batch: &mut OpenBatch, sent: &Sent) {
+    /// Finishes all transactions that were decided in the batch.
+    fn acknowledge(&self, done: &mut Decided, sent: &Sent) {
         // Done before any outcome is reported, because its receiver may submit again at once.
-        self.weights.give_back(batch.done.iter().map(|(request, _)| request.weight).sum());
+        self.weights.give_back(done.iter().map(|(request, _)| request.weight).sum());
         let mut callers = 0;
-        for (request, decision) in batch.done.drain(..) {
+        for (request, decision) in done.drain(..) {
             callers += usize::from(request.is_awaited);
             if let Some(transaction) = request.take() {
                 finish(transaction, sent.outcome(decision));
@@ -308,16 +321,21 @@ impl Engine {
             return Some(Err(StoreError::Poisoned));
         }
         self.refresh(&mut writer);
-        writer.gave_up = false;
-        let mut batch = lock(&self.batches).pop().unwrap_or_else(|| OpenBatch::new(&self.options));
-        let outcome = match self.place(&mut writer, &mut batch, work, change) {
-            Placed::Decided(decision) => Some(self.send(writer, turn, &mut batch).outcome(decision)),
+        let mut builder = lock(&self.builders).pop().unwrap_or_else(|| self.new_builder());
+        let mut batch = writer.open(&mut builder);
+        let outcome = match self.place(&mut batch, work, change) {
+            Placed::Decided(decision) => {
+                let sealed = self.seal(batch);
+                drop(writer);
+                Some(self.write(sealed, turn).outcome(decision))
+            }
+            // A committer makes room.
             Placed::SendFirst => None,
         };
         if matches!(outcome, Some(Ok(_))) {
             count(&self.counters.inline, 1);
         }
-        lock(&self.batches).push(batch);
+        lock(&self.builders).push(builder);
         outcome
     }
 }

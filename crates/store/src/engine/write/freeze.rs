@@ -5,7 +5,7 @@
 
 use std::time::{Duration, Instant};
 
-use super::writer::Writer;
+use super::writer::{IdleWriter, Writer};
 use crate::base::error::StoreError;
 use crate::base::fail_stop::{Held, lock};
 use crate::base::limits::{LOOK_AGAIN, READERS_WAIT_MAX};
@@ -54,7 +54,7 @@ impl Engine {
 
     /// The writer's lock for a holder of `merging`, with nothing frozen. Merges the memtable that the lock's current
     /// holder waits for, or has frozen before it released the lock.
-    pub(in crate::engine) fn writer_while_merging(&self) -> Result<Held<'_, Writer>, StoreError> {
+    pub(in crate::engine) fn writer_while_merging(&self) -> Result<Held<'_, IdleWriter>, StoreError> {
         loop {
             if let Some(mut writer) = self.try_hold_writer() {
                 self.refresh(&mut writer);

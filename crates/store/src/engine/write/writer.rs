@@ -4,6 +4,7 @@
 //! inserts into the memtable. Nothing of it is visible yet, and all possible refusals come before the first insert.
 
 use std::collections::VecDeque;
+use std::ops::{Deref, DerefMut};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
@@ -11,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use super::batch::{OpenBatch, Request};
 use super::changes::KeyChange;
-use super::commit::Decision;
+use super::commit::{Decided, Decision};
 use super::fold::Fold;
 use super::fold_results::Folds;
 use super::transaction::{Abort, Tx, Work};
@@ -24,8 +25,38 @@ use crate::engine::Engine;
 use crate::engine::checkpoint::room::{AHEAD_PAGES, DELETION_PAGES, Need};
 use crate::engine::read::view::{Generation, View};
 use crate::engine::stats::count;
-use crate::log::{Edit, Operation, Tail};
+use crate::log::{BATCH_HEADER_BYTES, BatchBuilder, Edit, Operation, Tail};
 use crate::memtable::{Demand, Full, Memtable, MemtableWriter};
+
+/// The writer while no batch is open. Only here a memtable is frozen, a segment begun or a load published: an [`OpenBatch`]
+/// borrows the writer inside, from which there is no way back.
+pub(crate) struct IdleWriter(Writer);
+
+impl IdleWriter {
+    pub(crate) fn new(writer: Writer) -> IdleWriter {
+        IdleWriter(writer)
+    }
+
+    /// Opens a batch in this buffer.
+    pub(super) fn open<'b>(&mut self, builder: &'b mut BatchBuilder) -> OpenBatch<'_, 'b> {
+        builder.restart(self.next_version);
+        OpenBatch { writer: &mut self.0, builder }
+    }
+}
+
+impl Deref for IdleWriter {
+    type Target = Writer;
+
+    fn deref(&self) -> &Writer {
+        &self.0
+    }
+}
+
+impl DerefMut for IdleWriter {
+    fn deref_mut(&mut self) -> &mut Writer {
+        &mut self.0
+    }
+}
 
 /// See the module's text.
 pub(crate) struct Writer {
@@ -47,6 +78,8 @@ pub(crate) struct Writer {
     pub(crate) fold: Option<Arc<dyn Fold>>,
     /// A transaction of this group has waited in vain for readers to release old states, so the others do not wait.
     pub(crate) gave_up: bool,
+    /// The first of the backlog did not fit behind the last batch.
+    pub(crate) wants_room: bool,
     /// Taken from the queue, not yet placed.
     pub(crate) backlog: VecDeque<Box<Request>>,
     /// A vector that is swapped with the queue's.
@@ -67,6 +100,19 @@ type Prepare<'p> = dyn FnMut(&mut Tx<'_>) -> Result<(), Abort> + 'p;
 impl Writer {
     fn newest(&self) -> u64 {
         self.next_version - 1
+    }
+
+    /// Folds the operands of a transaction, if it has any.
+    fn fold(&mut self, work: &Work) -> Result<(), StoreError> {
+        if !work.changes.has_folds() {
+            return Ok(());
+        }
+        let view = View { generation: &self.generation, version: self.next_version - 1 };
+        self.folds.fold(self.fold.as_deref(), view, &work.changes)
+    }
+
+    fn fits_log(&self, bytes: usize) -> bool {
+        bytes.next_multiple_of(DIRECT_ALIGN) as u64 <= self.tail.room()
     }
 
     /// Whether the memtables hold nothing that a checkpoint could merge.
@@ -92,12 +138,12 @@ const DOING: &str = "the writer was at work";
 
 impl Engine {
     /// The writer's lock. A panic under it stops the store before the lock is released.
-    pub(crate) fn hold_writer(&self) -> Held<'_, Writer> {
+    pub(crate) fn hold_writer(&self) -> Held<'_, IdleWriter> {
         self.fail_stop.lock(&self.writer, DOING)
     }
 
     /// The same if the lock is free.
-    pub(in crate::engine) fn try_hold_writer(&self) -> Option<Held<'_, Writer>> {
+    pub(in crate::engine) fn try_hold_writer(&self) -> Option<Held<'_, IdleWriter>> {
         self.fail_stop.try_lock(&self.writer, DOING)
     }
 
@@ -114,14 +160,8 @@ impl Engine {
     }
 
     /// Puts one transaction into the batch. `prepare` is called again only if its reads have changed.
-    pub(super) fn place(
-        &self,
-        writer: &mut Writer,
-        batch: &mut OpenBatch,
-        work: &mut Work,
-        prepare: &mut Prepare<'_>,
-    ) -> Placed {
-        match self.try_place(writer, batch, work, prepare) {
+    pub(super) fn place(&self, batch: &mut OpenBatch<'_, '_>, work: &mut Work, prepare: &mut Prepare<'_>) -> Placed {
+        match self.try_place(batch, work, prepare) {
             Ok(None) => Placed::SendFirst,
             Ok(Some(version)) => Placed::Decided(Ok(version).into()),
             Err(error) => Placed::Decided(Err(error).into()),
@@ -131,19 +171,18 @@ impl Engine {
     /// The version of the transaction; `None` if the batch must be sent first.
     fn try_place(
         &self,
-        writer: &mut Writer,
-        batch: &mut OpenBatch,
+        batch: &mut OpenBatch<'_, '_>,
         work: &mut Work,
         prepare: &mut Prepare<'_>,
     ) -> Result<Option<u64>, StoreError> {
-        if writer.folds.meets(work) {
-            self.put_folds(writer, batch);
+        if batch.writer.folds.meets(work) {
+            self.put_folds(batch);
         }
-        if writer.is_stale(work) {
+        if batch.writer.is_stale(work) {
             count(&self.counters.redone, 1);
             // Its new reads may touch folded keys.
-            self.put_folds(writer, batch);
-            let view = View { generation: &writer.generation, version: writer.newest() };
+            self.put_folds(batch);
+            let view = View { generation: &batch.writer.generation, version: batch.writer.newest() };
             let redone = catch_unwind(AssertUnwindSafe(|| work.prepare(view, prepare)));
             redone.unwrap_or(Err(StoreError::Aborted))?;
         }
@@ -151,38 +190,35 @@ impl Engine {
             return Err(StoreError::Aborted);
         }
         if work.changes.is_empty() {
-            return Ok(Some(writer.newest()));
+            return Ok(Some(batch.writer.newest()));
         }
         if self.checkpoints.damage_stop.is_set() {
             return Err(self.checkpoints.damage_stop.error());
         }
         self.deleted_files.check()?;
-        if work.changes.has_folds() {
-            let view = View { generation: &writer.generation, version: writer.newest() };
-            writer.folds.fold(writer.fold.as_deref(), view, &work.changes)?;
-        }
-        let made = self.make_room(writer, batch, work);
-        if matches!(made, Ok(true)) {
-            return Ok(Some(self.append(writer, batch, work.changes.iter())));
+        batch.writer.fold(work)?;
+        let fits = self.fits(batch, work);
+        if matches!(fits, Ok(true)) {
+            return Ok(Some(self.append(batch, work.changes.iter())));
         }
         if work.changes.has_folds() {
-            writer.folds.take_back();
+            batch.writer.folds.take_back();
         }
-        made.map(|_| None)
+        fits.map(|_| None)
     }
 
     /// Puts the results of the folds into the batch, as a transaction of its own. Its space was reserved together with
     /// that of each transaction that folded.
-    pub(crate) fn put_folds(&self, writer: &mut Writer, batch: &mut OpenBatch) {
-        if writer.folds.is_empty() {
+    pub(super) fn put_folds(&self, batch: &mut OpenBatch<'_, '_>) {
+        if batch.writer.folds.is_empty() {
             return;
         }
-        let mut folds = std::mem::take(&mut writer.folds);
+        let mut folds = std::mem::take(&mut batch.writer.folds);
         if folds.puts().next().is_some() {
-            self.append(writer, batch, folds.puts());
+            self.append(batch, folds.puts());
         }
         folds.clear();
-        writer.folds = folds;
+        batch.writer.folds = folds;
     }
 
     /// See [`crate::Store::set_fold`].
@@ -191,50 +227,69 @@ impl Engine {
         self.hold_writer().fold = Some(fold);
     }
 
-    /// True if log, memtable and disk have room; false if the batch has to be sent first.
-    fn make_room(&self, writer: &mut Writer, batch: &OpenBatch, work: &Work) -> Result<bool, StoreError> {
-        let is_first = batch.builder.transactions() == 0;
+    /// Whether the batch, log, memtable and disk have room for a transaction whose operands are folded.
+    fn fits(&self, batch: &OpenBatch<'_, '_>, work: &Work) -> Result<bool, StoreError> {
+        let writer = &*batch.writer;
         let log_bytes = batch.builder.len() + work.changes.log_bytes() + writer.folds.log_bytes();
-        let fits_log = |tail: &Tail| log_bytes.next_multiple_of(DIRECT_ALIGN) as u64 <= tail.room();
-        if !is_first && (log_bytes > self.options.batch_bytes_max() || !fits_log(&writer.tail)) {
-            return Ok(false);
+        let is_full = !batch.is_empty() && log_bytes > self.options.batch_bytes_max();
+        Ok(!is_full && writer.fits_log(log_bytes) && self.has_disk_room(writer, work)? && fits_memtable(writer, work))
+    }
+
+    /// Between two batches: makes room for the first transaction of the backlog, if the last batch had none. Those for which
+    /// there is none are refused.
+    pub(super) fn make_room_for_next(&self, writer: &mut IdleWriter, done: &mut Decided) {
+        writer.gave_up = false;
+        if writer.wants_room && !self.is_poisoned() {
+            self.refresh(writer);
         }
-        if is_first && !fits_log(&writer.tail) {
+        while !self.is_poisoned()
+            && std::mem::take(&mut writer.wants_room)
+            && let Some(request) = writer.backlog.pop_front()
+        {
+            // An error of its folds is found when it is placed.
+            let is_folded = writer.fold(&request.work).is_ok() && request.work.changes.has_folds();
+            let made = self.make_room(writer, &request.work);
+            if is_folded {
+                writer.folds.take_back();
+            }
+            match made {
+                Ok(()) => writer.backlog.push_front(request),
+                Err(error) => {
+                    done.push((request, Err(error).into()));
+                    self.queue.settle(1);
+                    writer.wants_room = true;
+                }
+            }
+        }
+    }
+
+    /// Rolls the log and freezes memtables until there is room for a transaction whose operands are folded.
+    fn make_room(&self, writer: &mut IdleWriter, work: &Work) -> Result<(), StoreError> {
+        let log_bytes = BATCH_HEADER_BYTES + work.changes.log_bytes() + writer.folds.log_bytes();
+        let (limit, what) = self.options.transaction_bound();
+        let refusal = |what| StoreError::Limit { what, limit: limit as u64 };
+        if !writer.fits_log(log_bytes) {
             self.roll(writer)?;
-            if !fits_log(&writer.tail) {
-                let (limit, what) = self.options.transaction_bound();
-                return Err(StoreError::Limit { what, limit: limit as u64 });
+            if !writer.fits_log(log_bytes) {
+                return Err(refusal(what));
             }
         }
         while !self.has_disk_room(writer, work)? {
-            if !is_first {
-                return Ok(false);
-            }
             self.empty_memtables(writer)?;
         }
         while !fits_memtable(writer, work) {
             if writer.table.table().is_empty() {
                 // The transaction is within the bound on bytes, but spread over so many trees that even an empty memtable
                 // might be too small.
-                return Err(StoreError::Limit {
-                    what: "transaction",
-                    limit: self.options.transaction_bound().0 as u64,
-                });
+                return Err(refusal("transaction"));
             }
-            if writer.generation.frozen.is_none() {
-                self.rotate_waiting(writer)?;
-            } else if is_first {
-                self.checkpoints.wait_until_merged(self, || self.refresh(writer))?;
-                self.refresh(writer);
-            } else {
-                return Ok(false);
-            }
+            self.empty_memtables(writer)?;
         }
-        Ok(true)
+        Ok(())
     }
 
     /// Continues in the next segment of the log. On a full disk a checkpoint first releases older segments.
-    fn roll(&self, writer: &mut Writer) -> Result<(), StoreError> {
+    fn roll(&self, writer: &mut IdleWriter) -> Result<(), StoreError> {
         loop {
             let rolled = self.log.roll(&mut writer.tail);
             self.look_for_files()?;
@@ -278,7 +333,7 @@ impl Engine {
     }
 
     /// One step towards empty memtables: waits for the checkpoint of the frozen one, or freezes the active one.
-    fn empty_memtables(&self, writer: &mut Writer) -> Result<(), StoreError> {
+    fn empty_memtables(&self, writer: &mut IdleWriter) -> Result<(), StoreError> {
         if writer.generation.frozen.is_none() {
             return self.rotate_waiting(writer);
         }
@@ -287,21 +342,14 @@ impl Engine {
         Ok(())
     }
 
-    fn append<'c>(
-        &self,
-        writer: &mut Writer,
-        batch: &mut OpenBatch,
-        changes: impl Iterator<Item = KeyChange<'c>>,
-    ) -> u64 {
+    fn append<'c>(&self, batch: &mut OpenBatch<'_, '_>, changes: impl Iterator<Item = KeyChange<'c>>) -> u64 {
+        let OpenBatch { writer, builder } = batch;
         let version = writer.next_version;
-        if batch.builder.transactions() == 0 {
-            batch.builder.restart(version);
-        }
-        batch.builder.begin_transaction();
+        builder.begin_transaction();
         for change in changes {
-            batch.builder.push(change.operation, change.is_stamped.then_some(version));
+            builder.push(change.operation, change.is_stamped.then_some(version));
         }
-        for operation in batch.builder.end_transaction() {
+        for operation in builder.end_transaction() {
             let operation = operation.expect("the builder reads back what it has just written");
             writer.need.add(&operation);
             put_into(&mut writer.table, version, &operation).expect("room was made for the whole transaction");
@@ -322,22 +370,20 @@ impl Engine {
     }
 
     /// Freezes the active memtable for a transaction that waits for room.
-    fn rotate_waiting(&self, writer: &mut Writer) -> Result<(), StoreError> {
+    fn rotate_waiting(&self, writer: &mut IdleWriter) -> Result<(), StoreError> {
         let wait_max = if writer.gave_up { Duration::ZERO } else { READERS_WAIT_MAX };
         let rotated = self.rotate(writer, wait_max);
         writer.gave_up = rotated.is_err();
         rotated
     }
 
-    /// Freezes the active memtable and continues with a new one. The open batch, if any, will be sealed at the tail's
-    /// position, so replay of the changes that the frozen memtable lacks must start there. If readers hold too many
-    /// states or memtables, waits at most `wait_max` for each of the two. After an error nothing has changed.
-    pub(crate) fn rotate(&self, writer: &mut Writer, wait_max: Duration) -> Result<(), StoreError> {
+    /// Freezes the active memtable and continues with a new one. If readers hold too many states or memtables, waits at
+    /// most `wait_max` for each of the two. After an error nothing has changed.
+    pub(crate) fn rotate(&self, writer: &mut IdleWriter, wait_max: Duration) -> Result<(), StoreError> {
         // Otherwise the frozen memtable would be dropped, and its acknowledged changes with it.
         assert!(writer.generation.frozen.is_none(), "a frozen memtable is merged before the next one is frozen");
         let place = self.reserve_state(wait_max)?;
         let (table, table_writer) = self.next_memtable(writer, wait_max)?;
-        let last_version = writer.newest();
         writer.table = table_writer;
         self.throttle.restart();
         self.room.rotated(writer.need.pages(writer.live_pages), writer.need.runs);
@@ -346,7 +392,7 @@ impl Engine {
             generation.frozen = Some(std::mem::replace(&mut generation.active, table));
         });
         self.refresh(writer);
-        self.checkpoints.frozen(last_version, writer.tail.position());
+        self.checkpoints.frozen(writer.tail.end());
         Ok(())
     }
 
