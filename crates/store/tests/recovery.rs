@@ -4,7 +4,7 @@ use std::io;
 use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::Duration;
 
 use crate::hooked_disk::{HookedDisk, Hooks};
@@ -311,4 +311,46 @@ fn a_transaction_larger_than_a_memtable_of_recovery_is_in_the_trees_as_a_whole_o
             "a part of a transaction after {meta_pages} meta pages: {rounds:?}"
         );
     }
+}
+
+/// Counts the bytes that are read from the log.
+#[derive(Default)]
+struct LogReads(AtomicU64);
+
+impl Hooks for LogReads {
+    fn read_at(&self, name: &str, file: &dyn DiskFile, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+        if name.ends_with(".log") {
+            self.0.fetch_add(buffer.len() as u64, Ordering::AcqRel);
+        }
+        file.read_at(buffer, offset)
+    }
+}
+
+#[test]
+fn a_start_reads_the_log_a_few_times_whatever_values_it_holds() {
+    const HEADER: [u8; 8] = *b"SLOG\0\0\x18\0";
+    let directory = tempfile::tempdir().unwrap();
+    let mut options = options();
+    (options.memtable_bytes, options.log_segment_bytes) = (4 << 20, 2 << 20);
+    let (store, _) = Store::open(directory.path(), options.clone()).unwrap();
+    let tree = store.tree("t").unwrap();
+    // Each block of the log looks like the header of a batch of 1.5 MB, more than is read at once. Segments are recycled.
+    for number in 0..30u32 {
+        let change = &mut |tx: &mut Tx<'_>| {
+            tx.put(tree, &(number % 3).to_be_bytes(), &HEADER.repeat(80_000));
+            Ok(())
+        };
+        store.commit(change).unwrap();
+        if number % 5 == 4 {
+            store.checkpoint().unwrap();
+        }
+    }
+    drop(store);
+    let segments = std::fs::read_dir(directory.path()).unwrap().map(|entry| entry.unwrap().path());
+    let segments = segments.filter(|path| path.extension().is_some_and(|end| end == "log"));
+    let bytes: u64 = segments.map(|path| std::fs::metadata(path).unwrap().len()).sum();
+    let reads = Arc::new(LogReads::default());
+    drop(Store::open_on(Arc::new(HookedDisk::new(directory.path(), &reads)), options).unwrap());
+    let read = reads.0.load(Ordering::Acquire);
+    assert!(read <= 4 * bytes, "{read} bytes are read of {bytes}");
 }

@@ -34,6 +34,7 @@ use super::position::{LogPosition, u32_at, u64_at};
 /// "SLOG" as it lies on disk.
 const MAGIC: u32 = u32::from_le_bytes(*b"SLOG");
 pub(crate) const HEADER_BYTES: usize = 64;
+const RESERVED_AT: usize = 56;
 const CRC_AT: usize = 60;
 pub(crate) const TRANSACTION_HEADER_BYTES: usize = 8;
 pub(crate) const OPERATION_HEADER_BYTES: usize = 12;
@@ -189,7 +190,7 @@ impl BatchBuilder {
         all[40..48].copy_from_slice(&durable.to_le_bytes());
         all[48..52].copy_from_slice(&self.transactions.to_le_bytes());
         all[52..56].copy_from_slice(&at.previous.to_le_bytes());
-        all[56..60].fill(0);
+        all[RESERVED_AT..CRC_AT].fill(0);
         let crc = checksum(all);
         all[CRC_AT..HEADER_BYTES].copy_from_slice(&crc.to_le_bytes());
         self.buffer.pad_to_block();
@@ -206,6 +207,42 @@ impl BatchBuilder {
 /// Checksum of a whole batch, without its own field.
 fn checksum(batch: &[u8]) -> u32 {
     crc32c::crc32c_append(crc32c::crc32c(&batch[..CRC_AT]), &batch[HEADER_BYTES..])
+}
+
+/// A header in a stretch of bytes, whose batch is checked by checksums of the whole stretch: each byte is read once, however many
+/// headers there are, one inside the other's batch or wrong about its length.
+pub(crate) struct Claim {
+    /// Offset behind the batch.
+    pub(crate) end: usize,
+    /// Bytes of the batch after its header.
+    rest: usize,
+    /// Checksum of the header, combined with that of all bytes before the rest.
+    before: u32,
+    crc: u32,
+}
+
+impl Claim {
+    /// The header at `offset`; `before` is the checksum of the stretch up to there. `None` if it is not one that `is_wanted`.
+    pub(crate) fn read(
+        header: &[u8],
+        offset: usize,
+        before: u32,
+        is_wanted: impl Fn(&Batch<'_>) -> bool,
+    ) -> Option<Claim> {
+        let rest = Batch::claimed_bytes(header)?.checked_sub(HEADER_BYTES)?;
+        let header = &header[..HEADER_BYTES];
+        if u32_at(header, RESERVED_AT) != 0 || !is_wanted(&Batch { bytes: header }) {
+            return None;
+        }
+        let before = checksum(header) ^ crc32c::crc32c_append(before, header);
+        Some(Claim { end: offset + HEADER_BYTES + rest, rest, before, crc: u32_at(header, CRC_AT) })
+    }
+
+    /// Whether the batch is intact; `all` is the checksum of the stretch up to the batch's end.
+    pub(crate) fn is_intact(&self, all: u32) -> bool {
+        // The checksum of A and B is that of A, moved over as many zeros as B is long, and that of B.
+        crc32c::crc32c_combine(self.before, 0, self.rest) ^ all == self.crc
+    }
 }
 
 /// A batch that was read back and has a valid checksum.
@@ -234,13 +271,13 @@ impl<'b> Batch<'b> {
         if checksum(bytes) != u32_at(bytes, CRC_AT) {
             return Err("batch checksum");
         }
-        if u32_at(bytes, 56) != 0 {
+        if u32_at(bytes, RESERVED_AT) != 0 {
             return Err("reserved field of a batch");
         }
         Ok(Batch { bytes })
     }
 
-    /// The same, but only for a header that belongs at `at`; the rest of the batch is not checked.
+    /// The batch length in a header that belongs at `at`; the rest of the batch is not checked.
     pub(crate) fn claimed_bytes_at(header: &[u8], at: &LogPosition) -> Option<usize> {
         let bytes = Batch::claimed_bytes(header)?;
         (Batch { bytes: header }.follows(at) && bytes >= HEADER_BYTES).then_some(bytes)
@@ -460,6 +497,16 @@ mod tests {
             prop_assert_eq!(bytes.len() % 4096, 0);
             let batch = Batch::read(&bytes).unwrap();
             prop_assert!(batch.follows(&position()));
+            let mut stretch = vec![7; 4096];
+            stretch.extend_from_slice(&bytes);
+            let claim = Claim::read(&bytes, 4096, crc32c::crc32c(&stretch[..4096]), |_| true).unwrap();
+            prop_assert!(claim.is_intact(crc32c::crc32c(&stretch[..claim.end])));
+            for at in [4096 + 40, 4096 + CRC_AT, claim.end - 1] {
+                stretch[at] ^= 1;
+                let claim = Claim::read(&stretch[4096..], 4096, crc32c::crc32c(&stretch[..4096]), |_| true).unwrap();
+                prop_assert!(!claim.is_intact(crc32c::crc32c(&stretch[..claim.end])));
+                stretch[at] ^= 1;
+            }
             prop_assert_eq!(batch.next(&position()), next);
             let read: Vec<(u64, Vec<_>)> = batch.transactions().map(|transaction| {
                 let (version, operations) = transaction.unwrap();

@@ -10,11 +10,11 @@
 //!
 //! A clean close and each recovery write an empty batch, so that the last batch with data has a later batch too.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::sync::Arc;
 
-use super::batch::{Batch, HEADER_BYTES, torn_bytes};
+use super::batch::{Batch, Claim, HEADER_BYTES, torn_bytes};
 use super::position::LogPosition;
 use super::segment::{self, DATA_AT};
 use crate::base::error::StoreError;
@@ -73,20 +73,20 @@ impl Image {
         self.file.sync_data().map_err(|error| StoreError::io(format!("sync {}", self.name), error))
     }
 
-    /// Rewrites the batch at this offset as it was read.
-    fn write_again(&mut self, offset: u32) -> Result<(), StoreError> {
-        let bytes = self.at(offset)?;
+    /// Rewrites the batch at this position as it was read.
+    fn write_again(&mut self, at: &LogPosition) -> Result<(), StoreError> {
+        let bytes = self.at(at)?;
         let len = Batch::claimed_bytes(bytes).unwrap_or(0).min(bytes.len());
         let batch = bytes[..len].to_vec();
-        let written = self.file.write_all_at(&batch, offset.into());
+        let written = self.file.write_all_at(&batch, at.offset.into());
         written.map_err(|error| StoreError::io(format!("write {}", self.name), error))
     }
 
-    /// The bytes from this offset on: the whole batch there, if any; empty after the segment's end.
-    fn at(&mut self, offset: u32) -> Result<&[u8], StoreError> {
-        let offset = offset as usize;
+    /// The bytes from this position on: the whole batch that belongs there, if its header is there; empty after the segment's end.
+    fn at(&mut self, at: &LogPosition) -> Result<&[u8], StoreError> {
+        let offset = at.offset as usize;
         let header = self.bytes(offset, HEADER_BYTES)?;
-        let batch = Batch::claimed_bytes(header).unwrap_or(HEADER_BYTES);
+        let batch = Batch::claimed_bytes_at(header, at).unwrap_or(HEADER_BYTES);
         self.bytes(offset, batch)
     }
 
@@ -186,7 +186,7 @@ fn walk(
     let mut batches = 0;
     let mut doubtful = VecDeque::new();
     loop {
-        let found = Batch::read(image.at(at.offset)?).ok().filter(|batch| batch.follows(&at));
+        let found = Batch::read(image.at(&at)?).ok().filter(|batch| batch.follows(&at));
         if let Some(batch) = found {
             batches += 1;
             doubtful.push_back(at);
@@ -206,7 +206,7 @@ fn walk(
     }
     refuse_if_damaged(disk, &mut image, &at, access)?;
     let format = segment::format_of(image.header()?);
-    Ok((Replayed { tail: at, batches, torn_bytes: torn_bytes(image.at(at.offset)?, &at), format }, doubtful))
+    Ok((Replayed { tail: at, batches, torn_bytes: torn_bytes(image.at(&at)?, &at), format }, doubtful))
 }
 
 /// Rewrites and syncs the batches that no later batch proves durable: few of them, or all since the last sync if
@@ -223,7 +223,7 @@ fn write_again(disk: &dyn Disk, doubtful: &VecDeque<LogPosition>) -> Result<(), 
                 None => return Err(StoreError::corrupt(&segment::live_name(at.segment), 0, "the segment is gone")),
             },
         };
-        image.write_again(at.offset)?;
+        image.write_again(at)?;
         if places.peek().is_none_or(|next| next.segment != at.segment) {
             image.sync()?;
         }
@@ -239,7 +239,7 @@ fn next_segment(disk: &dyn Disk, at: &LogPosition, access: Access) -> Result<Opt
     if header_ok || next.len < DIRECT_ALIGN {
         next.check_length()?;
     }
-    let follows = Batch::read(next.at(at.offset)?).is_ok_and(|batch| batch.follows(at));
+    let follows = Batch::read(next.at(at)?).is_ok_and(|batch| batch.follows(at));
     match (header_ok, follows) {
         (true, true) => Ok(Some(next)),
         // The batch proves that the header was once valid.
@@ -250,7 +250,7 @@ fn next_segment(disk: &dyn Disk, at: &LogPosition, access: Access) -> Result<Opt
 
 /// Case 3 of the module's text: looks for a later batch that proves durability.
 fn refuse_if_damaged(disk: &dyn Disk, image: &mut Image, end: &LogPosition, access: Access) -> Result<(), StoreError> {
-    let what = Batch::read(image.at(end.offset)?).err().unwrap_or("batch out of sequence");
+    let what = Batch::read(image.at(end)?).err().unwrap_or("batch out of sequence");
     let name = image.name.clone();
     let damage = || Err(StoreError::corrupt(&name, u64::from(end.offset), format!("{what}, below a durable batch")));
     if has_witness(image, end.offset, end.segment, end)? {
@@ -266,18 +266,32 @@ fn refuse_if_damaged(disk: &dyn Disk, image: &mut Image, end: &LogPosition, acce
     Ok(())
 }
 
+/// Whether the segment has a batch from here on that was written when the batch at `end` was durable. The bytes may be anything, also
+/// what clients have stored: one pass over them.
 fn has_witness(image: &mut Image, from: u32, number: u64, end: &LogPosition) -> Result<bool, StoreError> {
-    let mut offset = from;
-    while (offset as usize) < image.len {
-        if let Ok(batch) = Batch::read(image.at(offset)?)
-            && batch.segment() == number
-            && batch.epoch() >= end.epoch
-            && batch.sequence() > end.sequence
-            && batch.durable() >= end.sequence
-        {
-            return Ok(true);
+    // Headers before their batches are read, by the end of the batch.
+    let mut claims: BTreeMap<usize, Vec<Claim>> = BTreeMap::new();
+    let mut all = 0;
+    for offset in (from as usize..image.len).step_by(DIRECT_ALIGN) {
+        let len = image.len;
+        let bytes = image.bytes(offset, DIRECT_ALIGN)?;
+        let block = &bytes[..bytes.len().min(DIRECT_ALIGN)];
+        let claim = Claim::read(block, offset, all, |batch| {
+            batch.segment() == number
+                && batch.epoch() >= end.epoch
+                && batch.sequence() > end.sequence
+                && batch.durable() >= end.sequence
+        });
+        if let Some(claim) = claim.filter(|claim| claim.end <= len) {
+            claims.entry(claim.end).or_default().push(claim);
         }
-        offset += DIRECT_ALIGN as u32;
+        while let Some(ended) = claims.first_entry().filter(|first| *first.key() <= offset + block.len()) {
+            let all = crc32c::crc32c_append(all, &block[..ended.key() - offset]);
+            if ended.remove().iter().any(|claim| claim.is_intact(all)) {
+                return Ok(true);
+            }
+        }
+        all = crc32c::crc32c_append(all, block);
     }
     Ok(false)
 }

@@ -22,6 +22,9 @@ pub(crate) trait Hooks: Send + Sync + 'static {
     fn free_bytes(&self, disk: &SystemDisk) -> io::Result<Option<u64>> {
         disk.free_bytes()
     }
+    fn read_at(&self, _name: &str, file: &dyn DiskFile, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+        file.read_at(buffer, offset)
+    }
     fn write_at(&self, _name: &str, file: &dyn DiskFile, bytes: &[u8], offset: u64) -> io::Result<usize> {
         file.write_at(bytes, offset)
     }
@@ -146,7 +149,7 @@ impl<H: Hooks> Disk for HookedDisk<H> {
 
 impl<H: Hooks> DiskFile for HookedFile<H> {
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
-        self.file.read_at(buffer, offset)
+        self.hooks.read_at(&self.name, &*self.file, buffer, offset)
     }
     fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<usize> {
         self.hooks.write_at(&self.name, &*self.file, bytes, offset)
