@@ -90,7 +90,9 @@ pub(crate) const VIEW_CANNOT_TAKE: &str =
 impl From<engine::StoreError> for WriteError {
     fn from(error: engine::StoreError) -> Self {
         match error {
-            engine::StoreError::Busy | engine::StoreError::Pinned { .. } => WriteError::Busy,
+            engine::StoreError::Busy | engine::StoreError::Claimed | engine::StoreError::Pinned { .. } => {
+                WriteError::Busy
+            }
             engine::StoreError::Full => WriteError::DiskFull,
             engine::StoreError::Unknown(source) => WriteError::Unknown { why: source.to_string() },
             engine::StoreError::Limit { what, limit } => WriteError::TooLarge { what: what.to_string(), limit },

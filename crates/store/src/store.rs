@@ -134,12 +134,13 @@ impl Store {
     }
 
     /// Begins a transaction of at most `bytes` bytes, which may exceed an ordinary transaction's bound. Its disk space is allocated at
-    /// once ([`StoreError::Full`]). The store reports which keys of the `watched` trees other transactions change meanwhile.
-    /// [`StoreError::Busy`]: another large transaction is active.
+    /// once ([`StoreError::Full`]). [`StoreError::Busy`]: another large transaction is active.
     ///
-    /// A snapshot taken after this returns contains all earlier changes.
-    pub fn large(&self, bytes: u64, watched: &[TreeId]) -> Result<LargeTx, StoreError> {
-        LargeTx::begin(self.engine(), bytes, watched)
+    /// The `whole` trees are claimed: until the transaction ends, other transactions that would change them are refused
+    /// ([`StoreError::Claimed`]). So every snapshot taken meanwhile shows the same content of these trees. Of other trees, what
+    /// the transaction reads is claimed when it is read.
+    pub fn large(&self, bytes: u64, whole: &[TreeId]) -> Result<LargeTx, StoreError> {
+        LargeTx::begin(self.engine(), bytes, whole)
     }
 
     /// Sets the function by which operands are folded ([`Tx::fold`]), from the next batch on. Before the first call,

@@ -12,8 +12,7 @@ use std::time::Duration;
 use crate::hooked_disk::{HookedDisk, Hooks};
 use store::disk::{Access, DiskFile, SystemDisk};
 use store::{
-    Abort, Changed, Commit, CopyProgress, Durability, LargeTx, Operand, RetriableTransaction, Revise, Store,
-    StoreError, StoreOptions, Submit, TreeId, Tx,
+    Abort, Commit, CopyProgress, Durability, RetriableTransaction, Store, StoreError, StoreOptions, Submit, TreeId, Tx,
 };
 
 /// A longer wait counts as a hang.
@@ -339,53 +338,24 @@ fn a_panic_in_an_attachment_stops_writers_and_hangs_nobody() {
 /// Keys that a large transaction puts.
 const LARGE: std::ops::Range<u32> = 1_000..1_400;
 
-/// A large transaction with little to revise; others write while it is active, and its own code may panic.
-struct Revising {
-    store: Store,
-    tree: TreeId,
-    panics_while_writers_wait: bool,
-}
-
-impl Revise for Revising {
-    fn revise(&mut self, _: &mut LargeTx, _: &[Changed], writers_wait: bool) -> Result<bool, Abort> {
-        assert!(!(writers_wait && self.panics_while_writers_wait), "as a test wants it");
-        // So that a change is left for the last revision.
-        if !writers_wait {
-            put(&self.store, self.tree, 49).map_err(|_| Abort)?;
-        }
-        Ok(true)
-    }
-
-    fn folds(&mut self) -> Vec<Operand> {
-        Vec::new()
-    }
-}
-
 /// Commits a large transaction of [`LARGE`] over 50 acknowledged puts; returns whether it panicked, and its outcome.
-fn commit_large(
-    store: &Store,
-    tree: TreeId,
-    panics_while_writers_wait: bool,
-    arm: impl FnOnce(),
-) -> std::thread::Result<Result<Commit, StoreError>> {
+fn commit_large(store: &Store, tree: TreeId, arm: impl FnOnce()) -> std::thread::Result<Result<Commit, StoreError>> {
     put_all(store, tree, 50);
     let mut large = store.large(1 << 20, &[tree]).unwrap();
     for number in LARGE {
-        large.put(tree, &number.to_be_bytes(), &value(number)).unwrap();
+        large.put(tree, &number.to_be_bytes(), &value(number));
     }
-    put(store, tree, 49).unwrap();
     arm();
-    let mut revising = Revising { store: store.clone(), tree, panics_while_writers_wait };
-    catch_unwind(AssertUnwindSafe(|| large.commit(&mut revising)))
+    catch_unwind(AssertUnwindSafe(|| large.commit(tree)))
 }
 
-/// Panics at each write, or sync, of the tree file by a large transaction's commit; returns their number.
+/// Panics at each of these operations by a large transaction's commit; returns their number.
 #[track_caller]
 fn check_large(which: impl Fn(&Panics) -> &AtomicI64) -> i64 {
     for count in 0.. {
         let directory = tempfile::tempdir().unwrap();
         let (store, tree, panics) = open(directory.path());
-        let outcome = commit_large(&store, tree, false, || which(&panics).store(count, Ordering::Relaxed));
+        let outcome = commit_large(&store, tree, || which(&panics).store(count, Ordering::Relaxed));
         if which(&panics).swap(-1, Ordering::Relaxed) >= 0 {
             // It finished before.
             assert!(matches!(outcome, Ok(Ok(_))), "{outcome:?}");
@@ -405,19 +375,7 @@ fn check_large(which: impl Fn(&Panics) -> &AtomicI64) -> i64 {
 
 #[test]
 fn a_panic_anywhere_in_the_commit_of_a_large_transaction_stops_writers_and_shows_nothing_of_it() {
-    assert!(check_large(|panics| &panics.tree_write) >= 2, "pages, and a meta page");
-    assert!(check_large(|panics| &panics.tree_sync) >= 2);
-}
-
-#[test]
-fn a_panic_of_a_large_transactions_own_code_while_writers_wait_stops_them() {
-    let directory = tempfile::tempdir().unwrap();
-    let (store, tree, _) = open(directory.path());
-    let outcome = commit_large(&store, tree, true, || ());
-    assert!(outcome.is_err(), "{outcome:?}");
-    let others: Vec<u32> = LARGE.collect();
-    assert!(others.iter().all(|number| !has(&store, tree, *number)));
-    check_stopped(directory.path(), store, tree, &(0..50).collect::<Vec<_>>(), &others);
+    assert!(check_large(|panics| &panics.log_write) >= 2, "a piece, and the record");
 }
 
 /// A copy is not part of the store: the store continues, and so does the next copy.

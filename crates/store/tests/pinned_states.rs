@@ -9,10 +9,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use store::readers::RETIRED_MAX;
-use store::{
-    Abort, Changed, Commit, LargeTx, Operand, Reader, RetriableTransaction, Revise, Store, StoreError, StoreOptions,
-    Submit, TreeId, Tx,
-};
+use store::{Abort, Commit, Reader, RetriableTransaction, Store, StoreError, StoreOptions, Submit, TreeId, Tx};
 
 /// A longer wait counts as a hang.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -73,8 +70,8 @@ impl Bench {
     /// A large transaction with one key.
     fn commit_large(&self) -> Result<(), StoreError> {
         let mut large = self.store.large(1 << 20, &[self.tree])?;
-        large.put(self.tree, b"large", b"committed")?;
-        large.commit(&mut NothingToRevise).map(drop)
+        large.put(self.tree, b"large", b"committed");
+        large.commit(self.tree).map(drop)
     }
 
     /// Checkpoints add two states each; this adds one more.
@@ -142,19 +139,6 @@ impl Bench {
         drop(self.store);
         let (store, _) = Store::open(directory, options()).unwrap();
         Bench { store, ..self }
-    }
-}
-
-/// Nobody changes what the large transaction rests on.
-struct NothingToRevise;
-
-impl Revise for NothingToRevise {
-    fn revise(&mut self, _: &mut LargeTx, _: &[Changed], _: bool) -> Result<bool, Abort> {
-        Ok(true)
-    }
-
-    fn folds(&mut self) -> Vec<Operand> {
-        Vec::new()
     }
 }
 

@@ -1,7 +1,8 @@
 //! The changes of documents since a version, transaction by transaction: [`engine::ChangeReader`] in terms of collections and
 //! keys.
 //!
-//! - Every transaction that changed a document of a declared collection is returned once, whole, in order. Other changes in the
+//! - Every transaction that changed a document of a declared collection is returned once, whole, in order; a large one in
+//!   parts. Other changes in the
 //!   log (index entries, views, the catalog) are skipped.
 //! - The log does not contain imported documents: an import is reported as [`DocumentChange::Reset`] of the collection, and so
 //!   is the deletion of a range of documents.
@@ -49,6 +50,8 @@ pub struct ChangeEvent<'c> {
 /// Reads the changes of documents. It keeps the store's files open.
 pub struct Changes {
     reader: engine::ChangeReader,
+    /// The number of the next change of a transaction that comes in parts.
+    number: u32,
     /// By tree.
     collections: Vec<(TreeId, CollectionId, KeyType)>,
 }
@@ -61,7 +64,7 @@ impl DocumentDatabase {
         let mut collections: Vec<_> =
             infos.map(|(place, info)| (info.tree, CollectionId(place), info.key.kind)).collect();
         collections.sort_unstable_by_key(|(tree, ..)| *tree);
-        Ok(Changes { reader, collections })
+        Ok(Changes { reader, number: 0, collections })
     }
 }
 
@@ -71,28 +74,39 @@ impl Changes {
         self.reader.wake_by(wake);
     }
 
+    /// Of a large transaction that was returned in part: its version, and the number of the last change that was returned.
+    pub fn within(&self) -> Option<(u64, u32)> {
+        self.number.checked_sub(1).map(|number| (self.reader.version().0 + 1, number))
+    }
+
     /// All changes up to this version have been returned.
     pub fn version(&self) -> u64 {
         self.reader.version().0
     }
 
-    /// Visits the changes of the next transaction, of which there may be none; false if there is no further transaction now.
+    /// Visits the changes of the next transaction, or of the next part of a large one; there may be none. False if there is
+    /// no further transaction now.
     pub fn next(&mut self, mut visit: impl FnMut(&ChangeEvent<'_>)) -> Result<bool, engine::StoreError> {
-        let Changes { reader, collections } = self;
+        let Changes { reader, number, collections } = self;
         let Some(changeset) = reader.next()? else { return Ok(false) };
-        let change_number = changeset.version().0;
+        let (change_number, is_last_part) = (changeset.version().0, changeset.is_last());
         let mut damaged = false;
         let found = changeset.changes().filter_map(|change| {
             let (collection, change) = of_document(collections, &change)?;
             damaged |= change.is_none();
             Some((collection, change?))
         });
-        let mut found = found.enumerate().peekable();
-        while let Some((number, (collection, change))) = found.next() {
-            let (number, is_last) = (u32::try_from(number).unwrap_or(u32::MAX - 1), found.peek().is_none());
-            visit(&ChangeEvent { change_number, number, is_last, collection, change });
+        let mut found = found.peekable();
+        while let Some((collection, change)) = found.next() {
+            // The last part of a large transaction ends with a change of a document.
+            let is_last = is_last_part && found.peek().is_none();
+            visit(&ChangeEvent { change_number, number: *number, is_last, collection, change });
+            *number = number.saturating_add(1).min(u32::MAX - 1);
         }
         drop(found);
+        if is_last_part {
+            *number = 0;
+        }
         if damaged {
             let source = std::io::Error::new(std::io::ErrorKind::InvalidData, "a document or key is damaged");
             return Err(engine::StoreError::Io { context: format!("change {change_number}"), source });

@@ -3,14 +3,14 @@
 use std::borrow::Cow;
 use std::ops::ControlFlow;
 
-use super::binding::{Across, Direction, Entries, KeyRange, StoreError, StoreSnapshot, TreeId, Tx};
+use super::binding::{Across, Direction, Entries, KeyRange, LargeTx, StoreError, StoreSnapshot, TreeId, Tx};
 use super::error_kind::{Classified, ErrorKind};
 use super::view::{ReadView, WriteTransaction};
 
 impl Classified for StoreError {
     fn kind(&self) -> ErrorKind {
         match self {
-            StoreError::Busy => ErrorKind::Busy,
+            StoreError::Busy | StoreError::Claimed => ErrorKind::Busy,
             StoreError::Pinned { .. } => ErrorKind::OldStates,
             StoreError::Unknown(_) => ErrorKind::OutcomeUnknown,
             StoreError::Poisoned | StoreError::Deleted { .. } => ErrorKind::WritesStopped,
@@ -126,6 +126,33 @@ impl WriteTransaction for Tx<'_> {
     }
 }
 
+impl WriteTransaction for LargeTx {
+    fn get(&mut self, tree: TreeId, key: &[u8]) -> Result<Option<Cow<'_, [u8]>>, StoreError> {
+        LargeTx::get(self, tree, key)
+    }
+    fn scan(
+        &mut self,
+        tree: TreeId,
+        range: KeyRange<'_>,
+        direction: Direction,
+        visit: &mut dyn FnMut(&[u8], &[u8]) -> ControlFlow<()>,
+    ) -> Result<(), StoreError> {
+        LargeTx::scan(self, tree, range, direction, visit)
+    }
+    fn put(&mut self, tree: TreeId, key: &[u8], value: &[u8]) {
+        LargeTx::put(self, tree, key, value);
+    }
+    fn put_stamped(&mut self, tree: TreeId, key: &[u8], value: &[u8]) {
+        LargeTx::put_stamped(self, tree, key, value);
+    }
+    fn delete(&mut self, tree: TreeId, key: &[u8]) {
+        LargeTx::delete(self, tree, key);
+    }
+    fn fold(&mut self, tree: TreeId, key: &[u8], operand: &[u8]) {
+        LargeTx::fold(self, tree, key, operand);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::binding::Version;
@@ -143,6 +170,7 @@ mod tests {
         let context = "opening the folder".to_owned();
         let damage = StoreError::Corrupt { file: "tree".to_owned(), offset: 4096, what: "its checksum".to_owned() };
         check(&StoreError::Busy, ErrorKind::Busy);
+        check(&StoreError::Claimed, ErrorKind::Busy);
         check(&StoreError::Pinned { states: 64 }, ErrorKind::OldStates);
         check(&StoreError::Unknown(source(io::ErrorKind::Other)), ErrorKind::OutcomeUnknown);
         check(&StoreError::Poisoned, ErrorKind::WritesStopped);

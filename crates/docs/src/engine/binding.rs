@@ -11,7 +11,7 @@ pub use store::{Across, DirectReads, Entries, Got, ReadOutcome, Reader, StoreSna
 pub use store::{Abort, Commit, RetriableTransaction, Submit, Tx};
 pub use store::{Fold, FoldView, Folded, Further, RowChange};
 // Transactions larger than the log takes at once.
-pub use store::{Changed, LargeTx, Operand, Revise};
+pub use store::LargeTx;
 // Sorting beyond memory, and building whole trees from sorted entries.
 pub use store::{BulkCursor, BulkEntries, BulkTree, SortedEntries, SortedRun, SortedRunWriter, Sorter};
 // The changes since a version.

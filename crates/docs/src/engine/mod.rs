@@ -15,7 +15,7 @@
 //! | [`StoreSnapshot`], [`Reader`], [`Across`], [`Entries`] | reads of one version, which no write delays; [`ReadView`] for `StoreSnapshot` and `Across`; whole leaves and reads by several threads may be left out, as the defaults of [`ReadView`] do |
 //! | [`Tx`], [`RetriableTransaction`], [`Submit`], [`Commit`], [`Abort`] | serializable transactions that are prepared again after a conflict, and return at once if they are submitted; [`WriteTransaction`] for `Tx` |
 //! | [`Fold`], [`FoldView`], [`Folded`], [`Further`], [`RowChange`] | operands merged into a row at the commit, so that writes to one row do not conflict, and rows that follow from merged rows |
-//! | [`LargeTx`], [`Operand`], [`Revise`], [`Changed`] | a transaction of any size beside running writes |
+//! | [`LargeTx`] | a transaction of any size beside running writes, which refuses writes of others to what it has read; [`WriteTransaction`] for it |
 //! | [`Sorter`], [`SortedRun`], [`SortedRunWriter`], [`SortedEntries`], [`BulkTree`], [`BulkEntries`], [`BulkCursor`] | sorting beyond memory; trees built from sorted entries, all visible at once |
 //! | [`ChangeReader`], [`LoggedChange`] | all changes since a version, transaction by transaction |
 //! | [`DirectReads`], [`Got`], [`ReadOutcome`] | reads past the page cache; `Store::direct_reads` may return `None` |
@@ -31,11 +31,11 @@ mod error_kind;
 mod view;
 
 pub use binding::{
-    Abort, Across, BulkCursor, BulkEntries, BulkTree, ChangeReader, Changed, Commit, Compacted, Copied, CopyProgress,
+    Abort, Across, BulkCursor, BulkEntries, BulkTree, ChangeReader, Commit, Compacted, Copied, CopyProgress,
     DirectReads, Direction, Durability, Entries, Entry, Examination, Fold, FoldView, Folded, Further, Got, KeyRange,
-    LargeTx, LoggedChange, Operand, RANGES_MAX, ReadOutcome, Reader, Recovery, Restored, RetriableTransaction, Revise,
-    RowChange, SortedEntries, SortedRun, SortedRunWriter, Sorter, Stats, Store, StoreError, StoreOptions,
-    StoreSnapshot, Submit, TREE_NAME_BYTES_MAX, TreeId, Tx, Version, in_memory, major_faults,
+    LargeTx, LoggedChange, RANGES_MAX, ReadOutcome, Reader, Recovery, Restored, RetriableTransaction, RowChange,
+    SortedEntries, SortedRun, SortedRunWriter, Sorter, Stats, Store, StoreError, StoreOptions, StoreSnapshot, Submit,
+    TREE_NAME_BYTES_MAX, TreeId, Tx, Version, in_memory, major_faults,
 };
 pub use error_kind::{Classified, ErrorKind, OF_TRANSACTION};
 pub use view::{ReadView, STAMP_BYTES, Within, WriteTransaction};

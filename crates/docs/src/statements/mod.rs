@@ -12,8 +12,8 @@ mod modification;
 mod steps;
 
 pub use applied::ModifyError;
+pub(crate) use applied::StatementCounts;
 pub use guard::{GUARD_ROWS_MAX, Guard};
-pub(crate) use large_run::LargeRun;
 pub use modification::Modification;
 pub(crate) use steps::StepsOutcome;
 pub use steps::{STEPS_MAX, StepMistake, StepText, Steps, StepsDid, StepsError};

@@ -14,8 +14,8 @@ use super::document_write::{DocumentWrite, QuotedNames, Returning};
 use crate::catalog::{Catalog, FieldKind};
 use crate::engine::{ReadView, Within, WriteTransaction};
 use crate::sql::{
-    Action, Budget, Changing, JsonRows, NoRows, OnConflict, ParameterUses, PreparedQuery, QueryError, RESULT,
-    ROWS_READ, RowList, Scratch, SqlError, TO_WRITE, Value, take_field,
+    Action, Budget, Changing, JsonRows, NoRows, ParameterUses, PreparedQuery, QueryError, RESULT, ROWS_READ, RowList,
+    Scratch, SqlError, TO_WRITE, Value, take_field,
 };
 use crate::writes::Collection;
 
@@ -29,9 +29,8 @@ pub struct Modification {
 impl Modification {
     /// Estimate of its bytes in memory, without its plans.
     pub(crate) fn bytes(&self) -> usize {
-        let Changing { sources, returning, upsert, fields, parameters, .. } = &self.changing;
-        let upsert = upsert.iter().map(|upsert| &upsert.query);
-        let prepared = sources.iter().chain(returning).chain(upsert).map(PreparedQuery::bytes);
+        let Changing { fields, parameters, .. } = &self.changing;
+        let prepared = self.queries().map(PreparedQuery::bytes);
         let names: usize = fields.iter().chain(parameters).map(|name| 2 * (size_of::<String>() + name.len())).sum();
         size_of::<Modification>() + prepared.sum::<usize>() + names
     }
@@ -113,11 +112,10 @@ impl Modification {
         self.changing.returning.as_ref().map(|returning| returning.json_rows(out, separator))
     }
 
-    /// Whether it may run in a large transaction, by its form: its effect on a document must not depend on other documents or
-    /// on counters, and there is no RETURNING.
-    pub(crate) fn may_be_large(&self) -> bool {
-        let is_plain = self.changing.returning.is_none() && self.changing.upsert.is_none() && !self.changing.joined;
-        is_plain && self.changing.on_conflict == OnConflict::Refuse && self.changing.sources.len() == 1
+    /// All its queries.
+    pub(super) fn queries(&self) -> impl Iterator<Item = &PreparedQuery> {
+        let Changing { sources, returning, upsert, .. } = &self.changing;
+        sources.iter().chain(returning).chain(upsert.iter().map(|upsert| &upsert.query))
     }
 
     /// Whether it is a DELETE of all documents of its collection, without RETURNING.
@@ -199,14 +197,14 @@ impl Modification {
 }
 
 /// Renames the limit: the rows to write are no result.
-fn of_what_is_found(error: QueryError) -> QueryError {
+pub(super) fn of_what_is_found(error: QueryError) -> QueryError {
     match error {
         QueryError::Limit { what: RESULT, limit } => QueryError::Limit { what: TO_WRITE, limit },
         other => other,
     }
 }
 
-fn check(rows_read: u64, budget: &Budget<'_>) -> Result<(), QueryError> {
+pub(super) fn check(rows_read: u64, budget: &Budget<'_>) -> Result<(), QueryError> {
     if rows_read > budget.rows_max {
         return Err(QueryError::Limit { what: ROWS_READ, limit: budget.rows_max });
     }
@@ -214,7 +212,7 @@ fn check(rows_read: u64, budget: &Budget<'_>) -> Result<(), QueryError> {
 }
 
 /// The bytes of a row's first field.
-fn first_field(row: &[u8]) -> &[u8] {
+pub(super) fn first_field(row: &[u8]) -> &[u8] {
     let mut rest = row;
     take_field(&mut rest);
     &row[..row.len() - rest.len()]

@@ -44,14 +44,10 @@ impl DocumentDatabase {
             self.attempt(budget, &mut |tx, budget| statement.apply(collection, tx, parameters, budget, &mut returned));
         let (_, scans) = statement.plan_line(parameters);
         let large = match &applied {
-            Err(error) if large::is_too_large(error) => self.modify_large(statement, parameters, budget),
+            Err(error) if large::is_too_large(error) => self.modify_large(statement, parameters, budget, &mut returned),
             _ => None,
         };
-        if let Some(did) = large {
-            let did = did?;
-            return Ok(ExecutionCounts { rows: did.documents, rows_read: did.looked_at, scans });
-        }
-        let applied = applied?;
+        let applied = large.unwrap_or(applied)?;
         returned.give(usize::MAX, statement.columns().count(), sink);
         Ok(ExecutionCounts { rows: applied.documents, rows_read: applied.looked_at, scans })
     }

@@ -18,11 +18,10 @@
 //!
 //! Readers of the changes get a reset of the collection ([`crate::database::changes::DocumentChange::Reset`]).
 
-use super::large::LargeDid;
 use crate::database::{CollectionId, DocumentDatabase};
 use crate::engine::{self, KeyRange, RANGES_MAX, TreeId};
 use crate::sql::{Action, Budget, Value};
-use crate::statements::{Modification, ModifyError};
+use crate::statements::{Modification, ModifyError, StatementCounts};
 use crate::views::ViewState;
 use crate::writes::Collection;
 
@@ -36,11 +35,11 @@ impl DocumentDatabase {
         statement: &Modification,
         parameters: &[Value<'_>],
         budget: &Budget<'_>,
-    ) -> Option<Result<LargeDid, ModifyError>> {
+    ) -> Option<Result<StatementCounts, ModifyError>> {
         let collection = self.collection_at(CollectionId(statement.collection()));
         if statement.action() != Action::Delete
             || !statement.is_whole()
-            || self.is_for_one_transaction(statement, collection)
+            || !self.has_all_built(collection, statement.collection())
         {
             return None;
         }
@@ -54,7 +53,7 @@ impl DocumentDatabase {
         collection: &Collection,
         (parameters, budget): (&[Value<'_>], &Budget<'_>),
         trees: &[TreeId],
-    ) -> Result<Option<LargeDid>, ModifyError> {
+    ) -> Result<Option<StatementCounts>, ModifyError> {
         let (reader, tree) = (self.store().reader()?, collection.info.tree);
         let about = reader.snapshot().entries_about(tree, KeyRange::ALL)?;
         if about > COUNTED_MAX {
@@ -89,7 +88,7 @@ impl DocumentDatabase {
                 Ok(())
             })?;
         }
-        Ok(Some(LargeDid { documents, looked_at: 0 }))
+        Ok(Some(StatementCounts { documents, ..StatementCounts::default() }))
     }
 
     /// All trees with entries of a collection's documents. `None` if a view over a view contains a row that exists without

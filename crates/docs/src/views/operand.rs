@@ -7,7 +7,6 @@
 //!    which is a prefix of the value's key (varint)
 //! ```
 
-use super::state;
 use crate::encoding::varint;
 use crate::engine::TreeId;
 
@@ -44,37 +43,4 @@ pub(crate) fn value_operand(by: i64, distinct: Option<DistinctOf>, out: &mut Vec
 /// The number of occurrences in a value's row. `None`: damaged.
 pub(crate) fn occurrences(mut row: &[u8]) -> Option<i64> {
     varint::take_signed(&mut row)
-}
-
-/// Combines two operands for one key into one with the same effect. `None`: damaged, or of different kinds.
-pub(crate) fn sum(a: &[u8], b: &[u8], out: &mut Vec<u8>) -> Option<()> {
-    out.clear();
-    let ((&kind, mut a), (&other, mut b)) = (a.split_first()?, b.split_first()?);
-    if kind != other {
-        return None;
-    }
-    out.push(kind);
-    match kind {
-        GROUP => state::add(a, b, out),
-        _ => {
-            varint::push_signed(out, varint::take_signed(&mut a)?.checked_add(varint::take_signed(&mut b)?)?);
-            out.extend_from_slice(a);
-            (a == b).then_some(())
-        }
-    }
-}
-
-/// Writes the inverse of an operand.
-pub(crate) fn negated(operand: &[u8], out: &mut Vec<u8>) -> Option<()> {
-    out.clear();
-    let (&kind, mut rest) = operand.split_first()?;
-    out.push(kind);
-    match kind {
-        GROUP => state::negated(rest, out),
-        _ => {
-            varint::push_signed(out, varint::take_signed(&mut rest)?.checked_neg()?);
-            out.extend_from_slice(rest);
-            Some(())
-        }
-    }
 }

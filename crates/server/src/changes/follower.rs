@@ -204,7 +204,7 @@ impl Follower {
         if !chunks.is_empty() {
             live.due = now + PACE;
         }
-        self.hub.publish(chunks, FeedPosition::after(live.changes.version()));
+        self.hub.publish(chunks, read_up_to(&live.changes));
         match outcome {
             Ok(true) => {
                 live.due = now;
@@ -243,7 +243,7 @@ impl Follower {
                 }
             }
         }
-        let (is_empty, known) = (piece.is_empty(), FeedPosition::after(changes.version()));
+        let (is_empty, known) = (piece.is_empty(), read_up_to(changes));
         let goes_on = self.hub.give(wanting.member, piece, known);
         if !goes_on {
             self.seats.swap_remove(seat);
@@ -314,4 +314,12 @@ fn say_gone(late: LateReply, since: FeedPosition, oldest: u64) {
     let body =
         serde_json::json!({ "title": kind.title(), "status": kind.status().0, "detail": detail, "oldest": oldest });
     late.send(kind.status(), PROBLEM, body.to_string().into_bytes());
+}
+
+/// The position up to which a reader has returned all changes.
+fn read_up_to(changes: &Changes) -> FeedPosition {
+    match changes.within() {
+        Some((change_number, number)) => FeedPosition::within(change_number, number),
+        None => FeedPosition::after(changes.version()),
+    }
 }

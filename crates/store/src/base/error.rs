@@ -11,6 +11,8 @@ use super::key::Version;
 pub enum StoreError {
     /// Try again later: the writer's queue or the readers' table is full.
     Busy,
+    /// Try again later: a large transaction has read what this one would change.
+    Claimed,
     /// The change may or may not be durable, because the sync failed or a thread panicked. No write is accepted until
     /// the store is reopened.
     Unknown(io::Error),
@@ -104,6 +106,7 @@ impl StoreError {
         };
         match self {
             StoreError::Busy => StoreError::Busy,
+            StoreError::Claimed => StoreError::Claimed,
             StoreError::Unknown(source) => StoreError::Unknown(copy_io(source)),
             StoreError::Poisoned => StoreError::Poisoned,
             StoreError::Pinned { states } => StoreError::Pinned { states: *states },
@@ -135,6 +138,9 @@ impl fmt::Display for StoreError {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             StoreError::Busy => out.write_str("busy: the queue or the readers' table is full, try again"),
+            StoreError::Claimed => out.write_str(
+                "busy: a large transaction is active that depends on what would be changed, try again when it has ended",
+            ),
             StoreError::Unknown(source) => write!(out, "outcome unknown: {source}"),
             StoreError::Poisoned => out.write_str(
                 "no writes until the store is reopened: an earlier sync failed, or a thread of the store panicked",

@@ -4,6 +4,8 @@
 //! would end the process and all other requests. Jumping out of the handler is no alternative, since the interrupted code may be in
 //! any state. So the handler records the page as lost, maps a page of zeros in its place, and lets the access continue.
 //!
+//! The map of a large transaction's file is writable; a lost page of it is replaced by a writable one.
+//!
 //! Zeros must never be taken for data. This is ensured as follows:
 //!
 //! 1. The page is recorded before the zeros are mapped. So a thread that has read a zero from it finds the count of lost pages increased.
@@ -18,7 +20,7 @@
 use std::io;
 use std::mem::MaybeUninit;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering, fence};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering, fence};
 
 /// Maximum number of watched maps.
 const WATCHED_MAX: usize = 256;
@@ -30,6 +32,7 @@ struct Place {
     /// 0: free. `CLAIMED`: being initialized, or no longer used.
     start: AtomicUsize,
     end: AtomicUsize,
+    is_writable: AtomicBool,
     /// Number of lost pages; counted twice if two threads hit one page together.
     lost: AtomicU64,
     /// Their offsets.
@@ -45,6 +48,7 @@ impl Place {
         Place {
             start: AtomicUsize::new(0),
             end: AtomicUsize::new(0),
+            is_writable: AtomicBool::new(false),
             lost: AtomicU64::new(0),
             pages: [const { AtomicU64::new(0) }; PAGES_MAX],
         }
@@ -63,19 +67,29 @@ static PREVIOUS: OnceLock<libc::sigaction> = OnceLock::new();
 static MEMORY_PAGE: AtomicUsize = AtomicUsize::new(0);
 
 /// Watches a map until it is dropped.
-pub(super) struct Watched {
+pub(crate) struct Watched {
     place: &'static Place,
 }
 
 impl Watched {
-    /// Watches `len` bytes of memory at `start`, which the caller has mapped and keeps mapped.
+    /// Watches `len` bytes of memory at `start`, which the caller has mapped and keeps mapped, read-only.
     pub(super) fn new(start: usize, len: usize) -> io::Result<Watched> {
+        Watched::of(start, len, false)
+    }
+
+    /// The same for memory that is mapped writable.
+    pub(crate) fn writable(start: usize, len: usize) -> io::Result<Watched> {
+        Watched::of(start, len, true)
+    }
+
+    fn of(start: usize, len: usize, is_writable: bool) -> io::Result<Watched> {
         install()?;
         for place in &PLACES {
             if place.start.compare_exchange(0, CLAIMED, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
                 place.lost.store(0, Ordering::Relaxed);
                 place.pages.iter().for_each(|page| page.store(NOT_NOTED, Ordering::Relaxed));
                 place.end.store(start + len, Ordering::Relaxed);
+                place.is_writable.store(is_writable, Ordering::Relaxed);
                 place.start.store(start, Ordering::Release);
                 return Ok(Watched { place });
             }
@@ -90,7 +104,7 @@ impl Watched {
 
     /// Number of lost pages so far. A zero read from one of them before this call has been counted.
     #[inline]
-    pub(super) fn lost(&self) -> u64 {
+    pub(crate) fn lost(&self) -> u64 {
         fence(Ordering::Acquire);
         self.place.lost.load(Ordering::Relaxed)
     }
@@ -172,13 +186,14 @@ fn replace(address: usize) -> bool {
         if let Some(note) = place.pages.get(index) {
             note.store((page - start) as u64, Ordering::Release);
         }
-        // SAFETY: the page is in a live map (an access to it is in progress) and mapped read-only. Replacing it by
-        // another read-only page, of zeros, changes only what is read, which rules 1 to 3 of the module's text cover.
+        let is_writable = place.is_writable.load(Ordering::Relaxed);
+        // SAFETY: the page is in a live map (an access to it is in progress) and mapped with these rights. Replacing it by
+        // another page with the same rights, of zeros, changes only what is read, which rules 1 to 3 of the module's text cover.
         let zeros = unsafe {
             libc::mmap(
                 page as *mut libc::c_void,
                 page_bytes,
-                libc::PROT_READ,
+                if is_writable { libc::PROT_READ | libc::PROT_WRITE } else { libc::PROT_READ },
                 libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED,
                 -1,
                 0,

@@ -32,6 +32,7 @@ mod ring;
 mod system;
 
 pub(crate) use bits::Bits;
+pub(crate) use lost::Watched;
 pub use map::Map;
 pub use memory::MemoryDisk;
 pub use reads::ReadQueue;

@@ -57,7 +57,7 @@ use checkpoint::room::Room;
 use checkpoint::throttle::Throttle;
 use feed::alarm::Alarm;
 use lifecycle::folder::FolderLock;
-use load::watching::Watching;
+use load::claims::Claims;
 use options::StoreOptions;
 use read::pin;
 use read::view::{Generation, View};
@@ -105,8 +105,8 @@ pub(crate) struct Engine {
     spare: Mutex<Option<Arc<Memtable>>>,
     sorters: AtomicU64,
     pub(crate) counters: Counters,
-    /// Keys that others change while a large transaction is active.
-    pub(crate) watching: Watching,
+    /// What the active large transaction has read.
+    pub(crate) claims: Claims,
     /// Last, so that the directory is unlocked only after all files are closed.
     lock: FolderLock,
 }
@@ -138,8 +138,9 @@ impl Engine {
     /// Pins the newest state: a generation, and the version to read in it.
     #[inline]
     pub(crate) fn pin<'s>(&self, slot: &'s ReaderSlot<Generation>) -> (ReadGuard<'s, Generation>, u64) {
-        // A loaded tree is published before its version is visible; a reader that gets the tree must see that version.
-        pin::pin(&self.published, slot, |generation| self.visible().max(generation.tree.meta().version.0))
+        // A loaded tree or a large transaction is published before its version is visible; a reader that gets it must see
+        // that version.
+        pin::pin(&self.published, slot, |generation| self.visible().max(generation.contains()))
     }
 
     /// Replaces the published generation, unless readers hold so many old states that it would have to wait. For
@@ -148,6 +149,7 @@ impl Engine {
         let mut current = self.fail_stop.lock(&self.current, "a state was published");
         let mut next = current.clone();
         change(&mut next);
+        next.note_files();
         if self.published.replace(next.clone()).is_ok() {
             *current = next;
         }
@@ -157,6 +159,7 @@ impl Engine {
     fn publish(&self, place: Reservation<'_, Generation>, change: impl FnOnce(&mut Generation)) {
         let mut current = self.fail_stop.lock(&self.current, "a state was published");
         change(&mut current);
+        current.note_files();
         place.replace(current.clone());
     }
 

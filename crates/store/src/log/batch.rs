@@ -15,8 +15,14 @@
 //!  transaction:  operations u32 | bytes u32 | operations
 //!  operation:    kind u8 | zero u8 | key_len u16 | tree u32 | value_len u32 | key | value
 //!                1 puts, 2 deletes (no value), 3 deletes from the key on and below the value (none: to the end),
-//!                4 records that the tree was loaded (no key, no value)
+//!                4 records that the tree was loaded (no key, no value),
+//!                5 commits a large transaction (no key; the value names its pieces: `PiecesInLog`)
+//!
+//!  piece:        number u32 | zeros u32 | transaction
 //! ```
+//!
+//! A batch without transactions that is longer than its header is a piece of a large transaction, numbered from 0. It has
+//! no effect of its own: a transaction with an operation of kind 5 commits all its pieces with its own version.
 //!
 //! Little-endian. `length` counts header and transactions, not the zeros after them. `crc32c` covers these bytes except
 //! itself; the zeros are neither covered nor read. `previous` is the checksum of the batch before. `durable` is the
@@ -45,6 +51,45 @@ pub(super) const KIND_DELETE_RANGE: u8 = 3;
 /// A bulk load or a large transaction changed the tree; its changes are not in the log. Only readers of changes use
 /// this; replay skips it, since the load is in the tree file or never completed.
 pub(super) const KIND_LOADED: u8 = 4;
+
+/// Commits a large transaction whose changes are in the log as pieces. The value names them ([`PiecesInLog`]).
+pub(super) const KIND_PIECES: u8 = 5;
+/// Bytes of a piece before its operations: its number, and zeros.
+const PIECE_HEADER_BYTES: usize = 8;
+
+/// The pieces of a large transaction, as the record that commits it names them.
+///
+/// ```text
+///  0                     32      36      44
+///  +---------------------+-------+-------+
+///  | first (LogPosition) | count | bytes |
+///  | 32 bytes            | u32   | u64   |
+///  +---------------------+-------+-------+
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct PiecesInLog {
+    /// The position of the first one.
+    pub(crate) first: LogPosition,
+    /// Their number.
+    pub(crate) count: u32,
+    /// Bytes that their changes take in a memtable.
+    pub(crate) bytes: u64,
+}
+
+impl PiecesInLog {
+    const BYTES: usize = LogPosition::ENCODED_BYTES + 12;
+
+    fn to_bytes(self) -> Vec<u8> {
+        [&self.first.encode()[..], &self.count.to_le_bytes(), &self.bytes.to_le_bytes()].concat()
+    }
+
+    /// `None` if these are not the bytes of such a value.
+    pub(super) fn from_bytes(bytes: &[u8]) -> Option<PiecesInLog> {
+        let (first, rest) = bytes.split_first_chunk()?;
+        let is_it = bytes.len() == PiecesInLog::BYTES;
+        is_it.then(|| PiecesInLog { first: LogPosition::decode(first), count: u32_at(rest, 0), bytes: u64_at(rest, 4) })
+    }
+}
 
 /// One change of a transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -164,6 +209,36 @@ impl BatchBuilder {
         header[4..8].copy_from_slice(&tree.to_le_bytes());
         self.buffer.extend(&header);
         self.open_operations += 1;
+    }
+
+    /// Adds the record that commits a large transaction to the open transaction.
+    pub(crate) fn push_pieces(&mut self, pieces: &PiecesInLog) {
+        let value = pieces.to_bytes();
+        let mut header = [0; OPERATION_HEADER_BYTES];
+        header[0] = KIND_PIECES;
+        header[8..12].copy_from_slice(&(value.len() as u32).to_le_bytes());
+        self.buffer.extend(&header);
+        self.buffer.extend(&value);
+        self.open_operations += 1;
+    }
+
+    /// Starts a batch that is a piece of a large transaction; its changes are pushed like those of a transaction.
+    pub(crate) fn begin_piece(&mut self, number: u32) {
+        self.restart(0);
+        self.buffer.extend(&number.to_le_bytes());
+        self.buffer.extend(&[0; PIECE_HEADER_BYTES - 4]);
+        self.begin_transaction();
+    }
+
+    /// Ends the piece.
+    pub(crate) fn end_piece(&mut self) {
+        self.end_transaction();
+        self.transactions = 0;
+    }
+
+    /// Sets the version of the first transaction; a piece belongs to none.
+    pub(crate) fn set_first_version(&mut self, version: u64) {
+        self.first_version = version;
     }
 
     /// Ends the open transaction; returns its operations as they will be replayed.
@@ -339,6 +414,19 @@ impl<'b> Batch<'b> {
     /// The transactions from an offset on; `version` is the first one's, `left` their number.
     pub(crate) fn transactions_from(&self, at: usize, version: u64, left: u32) -> Transactions<'b> {
         Transactions { rest: self.bytes.get(at..).unwrap_or_default(), version, left }
+    }
+
+    /// The number and the changes of a piece of a large transaction; `None` if the batch is not a piece.
+    pub(crate) fn piece(&self) -> Option<Result<(u32, Operations<'b>), &'static str>> {
+        if self.transaction_count() > 0 || self.bytes.len() == HEADER_BYTES {
+            return None;
+        }
+        let operations = self.transactions_from(HEADER_BYTES + PIECE_HEADER_BYTES, 0, 1).next();
+        let number = self.bytes.get(HEADER_BYTES..HEADER_BYTES + 4).map(|bytes| u32_at(bytes, 0));
+        Some(match (number, operations) {
+            (Some(number), Some(Ok((_, operations)))) => Ok((number, operations)),
+            _ => Err("piece of a large transaction"),
+        })
     }
 
     /// The transactions with their versions. Invalid lengths in a batch with a valid checksum are reported as damage, without a panic.

@@ -4,7 +4,8 @@
 //! also needs the operations that replay skips, and must report a kind that only a newer build can have written.
 
 use super::batch::{
-    Batch, HEADER_BYTES, KIND_DELETE, KIND_DELETE_RANGE, KIND_LOADED, KIND_PUT, OPERATION_HEADER_BYTES, Operations,
+    Batch, HEADER_BYTES, KIND_DELETE, KIND_DELETE_RANGE, KIND_LOADED, KIND_PIECES, KIND_PUT, OPERATION_HEADER_BYTES,
+    Operations, PiecesInLog,
 };
 use super::position::u32_at;
 
@@ -27,6 +28,8 @@ pub(crate) enum LoggedKind {
     DeleteRange,
     /// The tree was changed by a bulk load or a large transaction; the changes are not in the log.
     Loaded,
+    /// The changes of a large transaction, which are in earlier batches ([`PiecesInLog`]).
+    Pieces,
     /// A kind that this build does not know.
     Other(u8),
 }
@@ -39,6 +42,13 @@ pub(crate) struct LoggedOperations<'b> {
 }
 
 impl<'b> Operations<'b> {
+    /// The pieces of the large transaction that this one commits, if it does.
+    pub(crate) fn pieces(&self) -> Option<Result<PiecesInLog, &'static str>> {
+        let first = LoggedOperations::new(self.rest, self.left).next()?.ok()?;
+        let is_it = first.kind == LoggedKind::Pieces;
+        is_it.then(|| PiecesInLog::from_bytes(first.value).ok_or("record of a large transaction"))
+    }
+
     /// The operations as stored in the log, each with its kind, for a reader of changes.
     pub(crate) fn logged(self) -> LoggedOperations<'b> {
         LoggedOperations::new(self.rest, self.left)
@@ -60,6 +70,7 @@ impl<'b> LoggedOperations<'b> {
             KIND_DELETE => LoggedKind::Delete,
             KIND_DELETE_RANGE => LoggedKind::DeleteRange,
             KIND_LOADED => LoggedKind::Loaded,
+            KIND_PIECES => LoggedKind::Pieces,
             other => LoggedKind::Other(other),
         };
         Some(Logged { kind, tree: u32_at(header, 4), key, value })

@@ -31,7 +31,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 pub(crate) use batch::{
-    Batch, BatchBuilder, Edit, HEADER_BYTES as BATCH_HEADER_BYTES, OPERATION_HEADER_BYTES, Operation,
+    Batch, BatchBuilder, Edit, HEADER_BYTES as BATCH_HEADER_BYTES, OPERATION_HEADER_BYTES, Operation, PiecesInLog,
     TRANSACTION_HEADER_BYTES,
 };
 pub(crate) use follower::{Follower, WrittenEnd};
@@ -378,6 +378,12 @@ impl Log {
         let mark = self.retention.place(version)?;
         let (disk, retention) = (Arc::clone(&self.disk), Arc::clone(&self.retention));
         Ok(Follower::new(disk, retention, self.settings.sync_each, mark))
+    }
+
+    /// A reader that starts at this position.
+    pub(crate) fn follow_from(&self, at: LogPosition, version: u64) -> Follower {
+        let (disk, retention) = (Arc::clone(&self.disk), Arc::clone(&self.retention));
+        Follower::new(disk, retention, self.settings.sync_each, Mark { at, version })
     }
 
     /// The end of the written log.

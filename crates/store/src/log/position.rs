@@ -77,6 +77,11 @@ impl BatchEnd {
         BatchEnd::new(batch.first_version().saturating_sub(1), *at)
     }
 
+    /// The same, if the log is needed from an earlier position on: that of a large transaction's first piece.
+    pub(crate) fn kept_from(self, first: LogPosition) -> BatchEnd {
+        BatchEnd { next: first, ..self }
+    }
+
     pub(crate) fn version(&self) -> Version {
         self.version
     }

@@ -34,7 +34,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
 use crate::base::key::{TreeId, Version};
-use crate::disk::ScratchFile;
+use crate::disk::{ScratchFile, Watched};
 
 /// Unit of offsets in bytes; also the alignment of keys and records.
 pub(super) const UNIT: usize = 8;
@@ -158,6 +158,8 @@ struct Memory {
     wanted: AtomicUsize,
     /// Memory up to here was requested from the kernel.
     populated: AtomicUsize,
+    /// Watches memory in a file, whose pages the disk may fail to read back. Dropped before the memory.
+    watched: Option<Watched>,
     #[cfg(not(miri))]
     _map: memmap2::MmapMut,
 }
@@ -177,7 +179,7 @@ impl Memory {
         let _ = map.advise(memmap2::Advice::HugePage);
         let base = NonNull::new(map.as_mut_ptr()).ok_or(std::io::ErrorKind::OutOfMemory)?;
         let [dirty, wanted, populated] = [const { AtomicUsize::new(0) }; 3];
-        Ok(Memory { base, bytes, high: AtomicUsize::new(bytes), dirty, wanted, populated, _map: map })
+        Ok(Memory { base, bytes, high: AtomicUsize::new(bytes), dirty, wanted, populated, watched: None, _map: map })
     }
 
     /// Memory that the kernel may write to a file and reclaim; it counts as page cache.
@@ -188,7 +190,8 @@ impl Memory {
         let mut map = unsafe { memmap2::MmapOptions::new().len(bytes).map_mut(file.file())? };
         let base = NonNull::new(map.as_mut_ptr()).ok_or(std::io::ErrorKind::OutOfMemory)?;
         let [dirty, wanted, populated] = [const { AtomicUsize::new(0) }; 3];
-        Ok(Memory { base, bytes, high: AtomicUsize::new(bytes), dirty, wanted, populated, _map: map })
+        let watched = Some(Watched::writable(base.as_ptr() as usize, bytes)?);
+        Ok(Memory { base, bytes, high: AtomicUsize::new(bytes), dirty, wanted, populated, watched, _map: map })
     }
 
     /// Miri checks plain allocations best.
@@ -198,7 +201,7 @@ impl Memory {
         let base = unsafe { std::alloc::alloc_zeroed(Memory::layout(bytes)) };
         let base = NonNull::new(base).ok_or(std::io::ErrorKind::OutOfMemory)?;
         let [dirty, wanted, populated] = [const { AtomicUsize::new(0) }; 3];
-        Ok(Memory { base, bytes, high: AtomicUsize::new(bytes), dirty, wanted, populated })
+        Ok(Memory { base, bytes, high: AtomicUsize::new(bytes), dirty, wanted, populated, watched: None })
     }
 
     /// Zeroes used memory, except for the lower end. `Fill` writes its allocations there before they are read; what the
@@ -273,6 +276,16 @@ impl Arena {
     /// Size in bytes.
     pub(super) fn bytes(&self) -> usize {
         self.memory.bytes
+    }
+
+    /// Whether the memory is in a file.
+    pub(super) fn is_in_file(&self) -> bool {
+        self.memory.watched.is_some()
+    }
+
+    /// Number of pages of its file that the disk has failed to read back: they are zeros now.
+    pub(super) fn lost(&self) -> u64 {
+        self.memory.watched.as_ref().map_or(0, Watched::lost)
     }
 
     /// Allocates the memory that [`Fill::wants_memory`] has requested. The kernel zeroes each page, which takes longer

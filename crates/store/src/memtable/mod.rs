@@ -40,6 +40,7 @@ use std::ops::Bound;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use crate::base::error::StoreError;
 use crate::base::key::{KeyRange, TreeId, Version};
 use crate::disk::ScratchFile;
 use arena::{Arena, AtomicRef, Fill, Record};
@@ -250,7 +251,12 @@ impl Memtable {
 
     /// Every key with its newest record, by tree and key, even if a later range deletion covers it. For a frozen memtable.
     pub fn changes(&self) -> impl Iterator<Item = TreeChange<'_>> {
-        self.trees().into_iter().flat_map(move |tree| {
+        self.changes_of(self.trees())
+    }
+
+    /// The same for some trees, in this order.
+    pub(crate) fn changes_of(&self, trees: Vec<TreeId>) -> impl Iterator<Item = TreeChange<'_>> {
+        trees.into_iter().flat_map(move |tree| {
             let mut cursor = self.cursor(Version(u64::MAX), tree);
             let mut first = true;
             std::iter::from_fn(move || {
@@ -263,6 +269,17 @@ impl Memtable {
     /// Allocated bytes of the arena, of all kinds.
     pub fn used_bytes(&self) -> usize {
         self.used_bytes.load(Ordering::Relaxed)
+    }
+
+    /// Whether its memory is in a file.
+    pub(crate) fn is_in_file(&self) -> bool {
+        self.arena.is_in_file()
+    }
+
+    /// Number of pages of its file that the disk has failed to read back. Reads of them have returned zeros.
+    #[inline]
+    pub(crate) fn lost(&self) -> u64 {
+        self.arena.lost()
     }
 
     /// Size of the arena in bytes.
@@ -429,6 +446,12 @@ impl Demand {
         let together = 3 * existing + self.records / (NODE_ENTRIES / 4) + new_trees;
         if self.records == 1 { self.nodes } else { together.min(self.nodes + new_trees) }
     }
+}
+
+/// The error for a page of a memtable's file that the disk could not read back.
+pub(crate) fn lost_error() -> StoreError {
+    let source = std::io::Error::other("the disk could not read back a page of it");
+    StoreError::io("read a large transaction's file", source)
 }
 
 /// The first record of a new key.

@@ -166,12 +166,6 @@ impl<'f> TreeWriter<'f> {
         Ok(())
     }
 
-    /// Syncs what was written so far, so that [`TreeWriter::finish`] is short.
-    pub(crate) fn sync_so_far(&mut self) -> Result<(), StoreError> {
-        self.output.flush()?;
-        self.file.shared.sync_all().map_err(|error| self.file.shared.io_failure("sync", error))
-    }
-
     fn merge_root<'e>(
         &mut self,
         root: Root,

@@ -20,9 +20,4 @@ impl Changing<PreparedQuery> {
         let (statement, _) = parse::statement(sql)?;
         Ok(changes::resolve(&statement, catalog)?.map(|logical| PreparedQuery::of(logical, catalog.clone())))
     }
-
-    /// The query that finds one document of UPDATE or DELETE by its key, the last parameter. `None` if there is none.
-    pub(crate) fn sought(&self, catalog: &Catalog) -> Option<PreparedQuery> {
-        self.sought.as_deref().map(|sought| PreparedQuery::of(sought.clone(), catalog.clone()))
-    }
 }

@@ -444,6 +444,14 @@ impl PreparedQuery {
         !self.logical.tables.is_empty() || !self.logical.inner.is_empty()
     }
 
+    /// Visits the collections that it reads, by their places in the catalog; some may come more than once.
+    pub(crate) fn each_collection(&self, visit: &mut dyn FnMut(usize)) {
+        self.logical.reads(&mut |collection| {
+            visit(collection);
+            false
+        });
+    }
+
     /// Whether it reads a view of this catalog, on which it was prepared.
     pub(crate) fn reads_views(&self, catalog: &Catalog) -> bool {
         let is_view = |name: &str| catalog.views.iter().any(|view| view.name == name);

@@ -87,9 +87,6 @@ pub(crate) struct Changing<Q = Logical> {
     pub(crate) is_whole: bool,
     /// RETURNING; its last parameter is the document's key.
     pub(crate) returning: Option<Q>,
-    /// For UPDATE and DELETE: the source for one document, whose key is the last parameter. It is prepared only for a large
-    /// transaction.
-    pub(crate) sought: Option<Box<Logical>>,
     /// The names of the statement's parameters, by slot.
     pub(crate) parameters: Vec<String>,
 }
@@ -291,7 +288,7 @@ fn update_of(update: &ast::Update, catalog: &Catalog) -> Resolved<Changing> {
     resolver.condition(update.selection.as_ref())?;
     changing.joined = update.from.is_some();
     changing.forms.push(forms);
-    changing.found_by(resolver);
+    changing.sources.push(resolver.logical);
     changing.returning(update.returning.as_deref(), catalog)?;
     Ok(changing)
 }
@@ -333,7 +330,7 @@ fn delete_from(delete: &ast::Delete, catalog: &Catalog) -> Resolved<Changing> {
     changing.is_whole = delete.selection.is_none();
     resolver.key_output();
     resolver.condition(delete.selection.as_ref())?;
-    changing.found_by(resolver);
+    changing.sources.push(resolver.logical);
     changing.returning(delete.returning.as_deref(), catalog)?;
     Ok(changing)
 }
@@ -351,17 +348,7 @@ impl Changing {
             joined: false,
             is_whole: false,
             returning: None,
-            sought: None,
             parameters: Vec::new(),
-        }
-    }
-
-    /// Sets the source of UPDATE or DELETE.
-    fn found_by(&mut self, mut resolver: Resolver<'_>) {
-        self.sources.push(resolver.logical.clone());
-        if !self.joined {
-            resolver.sought_by_key();
-            self.sought = Some(Box::new(resolver.logical));
         }
     }
 
@@ -411,8 +398,7 @@ impl Changing {
 impl<Q> Changing<Q> {
     /// The same with each query in another form.
     pub(crate) fn map<R>(self, mut form: impl FnMut(Q) -> R) -> Changing<R> {
-        let Changing { collection, action, on_conflict, fields, forms, joined, is_whole, sought, parameters, .. } =
-            self;
+        let Changing { collection, action, on_conflict, fields, forms, joined, is_whole, parameters, .. } = self;
         let sources = self.sources.into_iter().map(&mut form).collect();
         let upsert = self.upsert.map(|upsert| {
             let Upsert { fields, values, query } = upsert;
@@ -430,7 +416,6 @@ impl<Q> Changing<Q> {
             joined,
             is_whole,
             returning,
-            sought,
             parameters,
         }
     }

@@ -31,6 +31,7 @@ use crate::disk::end_sleeps_in_time;
 use crate::engine::Engine;
 use crate::engine::options::Durability;
 use crate::log::BatchEnd;
+use crate::memtable;
 use crate::tree::{PAGE_BYTES, TreeView, TreeWriter};
 
 /// Schedule and results of checkpoints.
@@ -38,7 +39,7 @@ use crate::tree::{PAGE_BYTES, TreeView, TreeWriter};
 pub(crate) struct Checkpoints {
     state: Mutex<State>,
     changed: Condvar,
-    /// Held during a merge: by the checkpointer, a bulk attachment, a large transaction, a backup or a compaction.
+    /// Held during a merge: by the checkpointer, a bulk attachment, the commit of a large transaction, a backup or a compaction.
     merging: Mutex<()>,
     is_requested_by_size: AtomicBool,
     pub(in crate::engine) damage_stop: DamageStop,
@@ -350,8 +351,9 @@ impl Engine {
         self.forget_frozen(frozen.version().0);
         self.log.release_before(frozen.log_start().segment);
         self.published.reclaim();
-        // One that recovery has made larger is not used again.
-        *lock(&self.spare) = Some(table).filter(|table| table.arena_bytes() < 2 * self.options.memtable_bytes);
+        if self.is_ordinary(&table) {
+            *lock(&self.spare) = Some(table);
+        }
         Ok(())
     }
 
@@ -368,6 +370,12 @@ impl Engine {
         let before = self.tree.merged_pages();
         let mut tree = self.tree.begin(pace::of_checkpoint(pacer))?;
         let is_last = !walk.merge(&mut tree, most, &|| progress.note(&self.log, &self.throttle))?;
+        if lock(&self.current).frozen.as_ref().is_some_and(|table| table.lost() > 0) {
+            // The log still has what is lost here: the store must be reopened.
+            let error = memtable::lost_error();
+            self.fail_stop.stop("reading a large transaction's file", &io::Error::other(error.to_string()));
+            return Err(error);
+        }
         if is_last {
             return self.finish(tree, frozen).map(Some);
         }

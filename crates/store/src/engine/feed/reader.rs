@@ -11,10 +11,13 @@
 //!   delivered: with a durability that syncs later, changes are delivered later.
 //! - A reader of changes retains neither log segments nor pages, and no commit waits for it. If the segments that it
 //!   needs are recycled before it reads them, it gets [`StoreError::Gone`].
-//! - The content of a bulk build or a large transaction is not in the log. Its version contains a [`Change::Reset`] for
-//!   each tree concerned: the reader must read the tree again from a snapshot. A load that fails at the last moment
-//!   also resets its trees, although nothing has changed.
-//! - Memory is bounded: 256 KB from the first read on, or one batch of the log if that is larger.
+//! - A large transaction is delivered in parts, changesets of one version ([`Changeset::is_last`]). Its pieces are read when
+//!   the record that commits them is reached. A reader that is dropped after some of the parts starts again before all of them.
+//! - The content of a bulk build is not in the log. Its version contains a [`Change::Reset`] for each tree concerned: the
+//!   reader must read the tree again from a snapshot. A load that fails at the last moment also resets its trees,
+//!   although nothing has changed.
+//! - Memory is bounded: 256 KB from the first read on, or one batch of the log if that is larger; the same again for a large
+//!   transaction's pieces.
 //!
 //! To follow a store from its beginning, take a snapshot, read it, then follow the changes since its version.
 
@@ -26,7 +29,7 @@ use crate::base::error::StoreError;
 use crate::base::fail_stop::lock;
 use crate::base::key::{TreeId, Version};
 use crate::engine::Engine;
-use crate::log::{Batch, Follower, Logged, LoggedKind, LoggedOperations, TransactionCursor};
+use crate::log::{Batch, Follower, Logged, LoggedKind, LoggedOperations, PiecesInLog, TransactionCursor, WrittenEnd};
 
 /// One change of a committed transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,13 +71,19 @@ pub enum Change<'r> {
 #[derive(Clone, Copy)]
 pub struct Changeset<'r> {
     version: u64,
+    is_last: bool,
     operations: LoggedOperations<'r>,
 }
 
 impl<'r> Changeset<'r> {
-    /// Its version; each is one above the previous one.
+    /// Its version: one above the previous one's, or the same if that one was not the last part of its transaction.
     pub fn version(&self) -> Version {
         Version(self.version)
+    }
+
+    /// False if the next changeset has further changes of the same transaction. Only a large transaction has several.
+    pub fn is_last(&self) -> bool {
+        self.is_last
     }
 
     /// Its changes: deleted ranges first, then each key once.
@@ -84,14 +93,14 @@ impl<'r> Changeset<'r> {
     }
 
     /// Checks all operations before it returns any: a transaction is delivered whole or not at all.
-    fn of(version: u64, operations: LoggedOperations<'r>) -> Result<Changeset<'r>, String> {
+    fn of(version: u64, is_last: bool, operations: LoggedOperations<'r>) -> Result<Changeset<'r>, String> {
         for operation in operations {
             let operation = operation?;
             if let LoggedKind::Other(kind) = operation.kind {
                 return Err(format!("operation of kind {kind}, which this build does not know"));
             }
         }
-        Ok(Changeset { version, operations })
+        Ok(Changeset { version, is_last, operations })
     }
 }
 
@@ -103,7 +112,7 @@ fn change(operation: Logged<'_>) -> Option<Change<'_>> {
         LoggedKind::Delete => Change::Delete { tree, key },
         LoggedKind::DeleteRange => Change::DeleteRange { tree, from: key, to: (!value.is_empty()).then_some(value) },
         LoggedKind::Loaded => Change::Reset { tree },
-        LoggedKind::Other(_) => return None,
+        LoggedKind::Pieces | LoggedKind::Other(_) => return None,
     })
 }
 
@@ -114,6 +123,10 @@ pub struct ChangeReader {
     follower: Follower,
     /// Position of the reader in the follower's batch.
     cursor: TransactionCursor,
+    /// The large transaction whose pieces are being delivered.
+    pieces: Option<Pieces>,
+    /// The one whose last piece was delivered: it holds the piece's bytes.
+    past: Option<Pieces>,
     /// All versions up to this one were delivered.
     version: u64,
     /// Called when there is more to read.
@@ -134,6 +147,8 @@ impl ChangeReader {
             seat,
             follower,
             cursor: TransactionCursor::default(),
+            pieces: None,
+            past: None,
             version: since.0,
             wake: None,
             bell: Arc::default(),
@@ -154,6 +169,9 @@ impl ChangeReader {
     /// The next transaction; `None` if there is none yet. An error is permanent: every further call returns it again.
     #[allow(clippy::should_implement_trait, reason = "an iterator cannot lend what it gives")]
     pub fn next(&mut self) -> Result<Option<Changeset<'_>>, StoreError> {
+        if self.pieces.is_some() {
+            return self.next_piece().map(Some);
+        }
         while self.cursor.is_at_end() {
             if self.version < self.engine.changes_shown() {
                 self.read_batch()?;
@@ -167,10 +185,13 @@ impl ChangeReader {
             }
             return if self.engine.is_closed() { Err(StoreError::Closed) } else { Ok(None) };
         }
+        if self.meets_pieces()? {
+            return self.next_piece().map(Some);
+        }
         let batch = self.follower.batch().ok_or(StoreError::Closed)?;
         let mut cursor = self.cursor;
         let changeset = match cursor.next(&batch) {
-            Some(Ok((version, operations))) => Changeset::of(version, operations.logged()),
+            Some(Ok((version, operations))) => Changeset::of(version, true, operations.logged()),
             Some(Err(what)) => Err(what.to_string()),
             None => Err("number of transactions".to_string()),
         };
@@ -184,6 +205,35 @@ impl ChangeReader {
         Ok(Some(changeset))
     }
 
+    /// If the next transaction is the record of a large one: moves behind it, and begins with its pieces.
+    fn meets_pieces(&mut self) -> Result<bool, StoreError> {
+        let batch = self.follower.batch().ok_or(StoreError::Closed)?;
+        let mut cursor = self.cursor;
+        let Some(Ok((version, operations))) = cursor.next(&batch) else { return Ok(false) };
+        let Some(pieces) = operations.pieces() else { return Ok(false) };
+        let pieces = pieces.map_err(|what| {
+            let (file, offset) = self.follower.batch_place();
+            StoreError::corrupt(&file, offset, what)
+        })?;
+        self.pieces = Some(Pieces::new(&self.engine, version, &pieces));
+        self.cursor = cursor;
+        Ok(true)
+    }
+
+    /// The next piece of the large transaction that is being delivered. After an error the same piece is tried again.
+    fn next_piece(&mut self) -> Result<Changeset<'_>, StoreError> {
+        let end = self.engine.log_end();
+        let pieces = self.pieces.as_mut().ok_or(StoreError::Closed)?;
+        pieces.advance(self.version, end)?;
+        let is_last = pieces.next == pieces.count;
+        if is_last {
+            self.version = pieces.version;
+            self.past = self.pieces.take();
+        }
+        let Some(pieces) = self.pieces.as_ref().or(self.past.as_ref()) else { return Err(StoreError::Closed) };
+        pieces.changeset(is_last)
+    }
+
     /// Waits until there is something to read; false after the timeout.
     pub fn wait(&mut self, time: Duration) -> Result<bool, StoreError> {
         let until = Instant::now().checked_add(time);
@@ -194,7 +244,7 @@ impl ChangeReader {
         loop {
             self.bell.silence();
             self.engine.alarm.arm(self.seat, &ring);
-            if !self.cursor.is_at_end() || self.version < self.engine.changes_shown() {
+            if self.pieces.is_some() || !self.cursor.is_at_end() || self.version < self.engine.changes_shown() {
                 return Ok(true);
             }
             if self.engine.is_closed() {
@@ -227,6 +277,56 @@ impl ChangeReader {
         }
         self.cursor = cursor;
         Ok(())
+    }
+}
+
+/// The pieces of a large transaction, read from the log a second time.
+struct Pieces {
+    follower: Follower,
+    version: u64,
+    count: u32,
+    /// Number of the next piece to read.
+    next: u32,
+}
+
+impl Pieces {
+    fn new(engine: &Engine, version: u64, pieces: &PiecesInLog) -> Pieces {
+        Pieces { follower: engine.follow_from(pieces.first, version), version, count: pieces.count, next: 0 }
+    }
+
+    /// Reads the next piece. `before` is the last version that was delivered.
+    fn advance(&mut self, before: u64, end: WrittenEnd) -> Result<(), StoreError> {
+        let gone = StoreError::Gone { oldest: Version(self.version) };
+        loop {
+            self.follower.advance(before, end)?;
+            let batch = self.follower.batch().ok_or(StoreError::Closed)?;
+            match batch.piece() {
+                Some(Ok((number, _))) if number == self.next => {
+                    self.next += 1;
+                    return Ok(());
+                }
+                // A part of the log was released meanwhile, and the reader went on behind it.
+                Some(Ok(_)) => return Err(gone),
+                Some(Err(what)) => return Err(self.damage(what)),
+                None if batch.first_version() > self.version => return Err(gone),
+                None => {}
+            }
+        }
+    }
+
+    fn changeset(&self, is_last: bool) -> Result<Changeset<'_>, StoreError> {
+        let batch = self.follower.batch().ok_or(StoreError::Closed)?;
+        match batch.piece() {
+            Some(Ok((_, operations))) => {
+                Changeset::of(self.version, is_last, operations.logged()).map_err(|what| self.damage(what))
+            }
+            _ => Err(StoreError::Closed),
+        }
+    }
+
+    fn damage(&self, what: impl std::fmt::Display) -> StoreError {
+        let (file, offset) = self.follower.batch_place();
+        StoreError::corrupt(&file, offset, what.to_string())
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use crate::base::error::StoreError;
 use crate::base::key::Version;
 use crate::engine::Engine;
-use crate::log::{Follower, WrittenEnd};
+use crate::log::{Follower, LogPosition, WrittenEnd};
 
 impl Engine {
     /// The last version shown to readers of changes: visible, and certain to survive a crash.
@@ -18,6 +18,11 @@ impl Engine {
     /// A reader of the log, starting at the last recorded position not above this version.
     pub(crate) fn follow(&self, version: u64) -> Result<Follower, StoreError> {
         self.log.follow(version).map_err(|oldest| StoreError::Gone { oldest: Version(oldest) })
+    }
+
+    /// A reader of the log that starts at this position, which is before the version.
+    pub(super) fn follow_from(&self, at: LogPosition, version: u64) -> Follower {
+        self.log.follow_from(at, version)
     }
 
     pub(crate) fn log_end(&self) -> WrittenEnd {

@@ -19,14 +19,16 @@ use crate::engine::Engine;
 use crate::engine::checkpoint::checkpointer::Checkpoints;
 use crate::engine::checkpoint::pieces::merge_all;
 use crate::engine::checkpoint::room::{Need, Room};
+use crate::engine::load::large::OWN;
+use crate::engine::load::large_commit::{need_of, scratch_memtable};
 use crate::engine::options::{Durability, StoreOptions};
 use crate::engine::read::view::Generation;
 use crate::engine::stats::{Counters, Recovery};
 use crate::engine::write::fold_results::Folds;
 use crate::engine::write::queue::Queue;
 use crate::engine::write::weight::Weights;
-use crate::engine::write::writer::{IdleWriter, Writer, new_memtable, put_into};
-use crate::log::{self, Batch, BatchEnd, Log, LogPosition, LogSettings, Retention};
+use crate::engine::write::writer::{IdleWriter, LargeInLog, Writer, new_memtable, put_into};
+use crate::log::{self, Batch, BatchEnd, Log, LogPosition, LogSettings, PiecesInLog, Retention};
 use crate::memtable::{Full, Memtable, MemtableWriter};
 use crate::sort::Sorter;
 use crate::tree::{Meta, Opening, TreeFile};
@@ -52,7 +54,7 @@ impl Engine {
         lock.hold_tree(&*disk)?;
         let fail_stop = Arc::new(FailStop::default());
         let (tree, meta_fault) = open_tree(&*disk, &options, &fail_stop)?;
-        let mut replay = Replay::new(&tree, options.memtable_bytes)?;
+        let mut replay = Replay::new(&*disk, &tree, options.memtable_bytes)?;
         replay.is_meta_whole = meta_fault.is_none();
         let in_tree = tree.view().meta().in_tree();
         let retention = Arc::new(Retention::new(options.kept()));
@@ -60,7 +62,8 @@ impl Engine {
             Log::open(Arc::clone(&disk), settings, (retention, Arc::clone(&fail_stop)), &in_tree, &mut |at, batch| {
                 replay.take(at, batch)
             })?;
-        let Replay { active, frozen, last_version, need, frozen_need, .. } = replay;
+        let Replay { active, frozen, last_version, need, frozen_need, large, .. } = replay;
+        let table_begins_at = active.table().used_bytes();
         let live_pages = u64::from(tree.live_pages());
         let room = Room::default();
         room.rotated(frozen_need.pages(live_pages), frozen_need.runs);
@@ -73,7 +76,9 @@ impl Engine {
         let generation = Generation {
             tree: tree.view(),
             frozen: frozen.map(|(table, _)| table),
+            is_in_file: active.table().is_in_file(),
             active: Arc::clone(active.table()),
+            least_version: 0,
         };
         let published = Published::new(generation.clone(), options.readers_max + COMMIT_SLOTS);
         let slots = (0..COMMIT_SLOTS).filter_map(|_| published.register()).collect();
@@ -87,6 +92,8 @@ impl Engine {
             live_pages,
             epoch: published.epoch(),
             next_version: last_version + 1,
+            table_begins_at,
+            large,
             folds: Folds::default(),
             fold: None,
             gave_up: false,
@@ -119,7 +126,7 @@ impl Engine {
             slots: Mutex::new(slots),
             builders: Mutex::default(),
             counters: Counters::default(),
-            watching: Default::default(),
+            claims: Default::default(),
             lock,
             options,
         };
@@ -209,6 +216,7 @@ fn refuse_lost_versions(disk: &dyn Disk, opening: &Opening, index: usize, newest
 
 /// Replay of batches into the memtables.
 struct Replay<'t> {
+    disk: &'t dyn Disk,
     tree: &'t TreeFile,
     active: MemtableWriter,
     frozen: Option<(Arc<Memtable>, BatchEnd)>,
@@ -218,16 +226,19 @@ struct Replay<'t> {
     frozen_need: Need,
     /// Whether neither meta page is damaged.
     is_meta_whole: bool,
+    /// What the log holds of a large transaction whose memtable is the active one.
+    large: LargeInLog,
     /// Epoch of the batch that announced a bulk build which the tree file lacks.
     missing_build: Option<u64>,
 }
 
 impl<'t> Replay<'t> {
-    fn new(tree: &'t TreeFile, memtable_bytes: usize) -> Result<Replay<'t>, StoreError> {
+    fn new(disk: &'t dyn Disk, tree: &'t TreeFile, memtable_bytes: usize) -> Result<Replay<'t>, StoreError> {
         let (_, active) = new_memtable(memtable_bytes)?;
         let last_version = tree.view().meta().version.0;
         let (need, frozen_need) = (Need::default(), Need::default());
         Ok(Replay {
+            disk,
             tree,
             active,
             frozen: None,
@@ -236,6 +247,7 @@ impl<'t> Replay<'t> {
             need,
             frozen_need,
             is_meta_whole: true,
+            large: LargeInLog::Nothing,
             missing_build: None,
         })
     }
@@ -249,6 +261,17 @@ impl<'t> Replay<'t> {
             return Err(damage(
                 "the tree file lacks a bulk build that was complete, and one of its meta pages is damaged",
             ));
+        }
+        if let Some(pieces) = committed_pieces(batch) {
+            let version = batch.first_version();
+            if version > self.last_version + 1 {
+                return Err(damage("an earlier version is missing: neither the log nor the tree file holds it"));
+            }
+            if version > self.last_version {
+                self.take_large(BatchEnd::before(batch, at), &pieces.map_err(damage)?)?;
+                self.last_version = version;
+            }
+            return Ok(());
         }
         loop {
             let is_first = self.active.table().is_empty();
@@ -306,19 +329,75 @@ impl<'t> Replay<'t> {
         Ok(())
     }
 
-    /// Freezes the full memtable, and merges the one that was frozen before.
-    fn rotate(&mut self, end: BatchEnd) -> Result<(), StoreError> {
+    /// Makes a committed large transaction's changes, from its pieces, the active memtable; the previous one is frozen.
+    fn take_large(&mut self, before: BatchEnd, pieces: &PiecesInLog) -> Result<(), StoreError> {
+        let bytes = usize::try_from(pieces.bytes).unwrap_or(usize::MAX);
+        // In key order the changes take no more than they took before.
+        let bytes = bytes.saturating_add(bytes / 4).saturating_add(self.memtable_bytes);
+        let mut own = match scratch_memtable(self.disk, bytes) {
+            // The store must open on a full disk.
+            Err(StoreError::Full) => new_memtable(bytes)?.1,
+            made => made?,
+        };
+        let mut count = 0;
+        log::look_through(self.disk, &pieces.first, &mut |at, batch| {
+            let damage = |what| StoreError::corrupt(&log::segment_name(at.segment), u64::from(at.offset), what);
+            let Some(piece) = batch.piece().filter(|_| count < pieces.count) else { return Ok(()) };
+            let (number, operations) = piece.map_err(damage)?;
+            if number != count {
+                return Err(damage("a piece of a large transaction is missing"));
+            }
+            count += 1;
+            for operation in operations {
+                put_into(&mut own, OWN.0, &operation.map_err(damage)?)
+                    .map_err(|Full| StoreError::Limit { what: "bytes of a large transaction", limit: bytes as u64 })?;
+            }
+            Ok(())
+        })?;
+        if count < pieces.count {
+            let what = "pieces of a committed large transaction are missing";
+            return Err(StoreError::corrupt(
+                &log::segment_name(pieces.first.segment),
+                u64::from(pieces.first.offset),
+                what,
+            ));
+        }
+        self.merge_frozen()?;
+        let need = need_of(own.table());
+        let active = std::mem::replace(&mut self.active, own);
+        self.frozen_need = std::mem::replace(&mut self.need, need);
+        if !active.table().is_empty() {
+            self.frozen = Some((Arc::clone(active.table()), before.kept_from(pieces.first)));
+        }
+        self.large = LargeInLog::Active;
+        Ok(())
+    }
+
+    fn merge_frozen(&mut self) -> Result<(), StoreError> {
         if let Some((table, end)) = self.frozen.take() {
             let mut writer = self.tree.begin(Box::new(|_, _, _| Ok(())))?;
             merge_all(&mut writer, &table, end.version())?;
             writer.finish(end.version(), end.log_start())?;
         }
+        Ok(())
+    }
+
+    /// Freezes the full memtable, and merges the one that was frozen before.
+    fn rotate(&mut self, end: BatchEnd) -> Result<(), StoreError> {
+        self.merge_frozen()?;
+        self.large = LargeInLog::Nothing;
         let (_, next) = new_memtable(self.memtable_bytes)?;
         let full = std::mem::replace(&mut self.active, next);
         self.frozen = Some((Arc::clone(full.table()), end));
         self.frozen_need = std::mem::take(&mut self.need);
         Ok(())
     }
+}
+
+/// The pieces that a batch commits: the record of a large transaction is alone in its batch.
+fn committed_pieces(batch: &Batch<'_>) -> Option<Result<PiecesInLog, &'static str>> {
+    let (_, operations) = batch.transactions().next()?.ok()?;
+    operations.pieces()
 }
 
 #[cfg(test)]
@@ -333,7 +412,7 @@ mod tests {
         let disk = MemoryDisk::new(64 << 10);
         TreeFile::create(&disk, TREE_NAME, Version(in_tree), BEGINNING)?;
         let tree = TreeFile::open(&disk, TREE_NAME, 1 << 20)?.choose(0)?;
-        let mut replay = Replay::new(&tree, 256 << 10)?;
+        let mut replay = Replay::new(&disk, &tree, 256 << 10)?;
         for version in versions {
             let mut builder = BatchBuilder::new(4096);
             builder.restart(*version);

@@ -8,14 +8,13 @@ use std::sync::Arc;
 
 use crate::base::error::StoreError;
 use crate::base::key::{Direction, KeyRange, TreeId, Version};
-use crate::base::limits::READERS_WAIT_MAX;
+use crate::base::limits::{LOOK_FOR_READERS_EVERY, READERS_WAIT_MAX};
 use crate::base::readers::Reservation;
 use crate::disk::DIRECT_ALIGN;
 use crate::engine::Engine;
 use crate::engine::checkpoint::pace;
 use crate::engine::checkpoint::pieces::merge_all;
 use crate::engine::read::view::{Generation, View};
-use crate::engine::write::commit::SENDING;
 use crate::engine::write::transaction::Commit;
 use crate::engine::write::writer::IdleWriter;
 use crate::log::BatchBuilder;
@@ -34,11 +33,25 @@ impl Engine {
             return Err(StoreError::Limit { what: "rows with an attachment", limit: ROWS_MAX as u64 });
         }
         self.look_for_files()?;
-        let _merging = self.hold_merging()?;
-        // Before the writer's lock, so that no other thread waits for these readers.
-        let place = self.reserve_state(READERS_WAIT_MAX)?;
-        let mut writer = self.writer_while_merging()?;
-        let turn = self.fail_stop.lock(&self.turn, SENDING);
+        let (merging, place, mut writer) = loop {
+            let merging = self.hold_merging()?;
+            // Before the writer's lock, so that no other thread waits for these readers.
+            let place = self.reserve_state(READERS_WAIT_MAX)?;
+            let writer = self.writer_while_merging()?;
+            let is_ordinary = self.is_ordinary(writer.table.table());
+            if is_ordinary && self.claims.held().is_none() {
+                break (merging, place, writer);
+            }
+            drop((writer, place, merging));
+            match is_ordinary {
+                // A large transaction ends first.
+                true => std::thread::sleep(LOOK_FOR_READERS_EVERY),
+                // Its memtable is merged before any writer waits.
+                false => self.checkpoint()?,
+            }
+            self.check_writable()?;
+        };
+        let turn = self.take_turn();
         self.fail_stop.check()?;
         // Under `writer` and `turn` no batch is in flight: all versions are visible, or the log has failed.
         self.wait_until_visible(writer.next_version - 1)?;
@@ -55,7 +68,7 @@ impl Engine {
             // The version is used up: it changed nothing, and the next one follows.
             self.show(version);
         }
-        drop(turn);
+        drop((turn, merging));
         self.alarm.ring();
         attached.map(|()| Commit { version: Version(version) })
     }

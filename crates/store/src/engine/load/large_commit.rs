@@ -1,312 +1,207 @@
-//! Commit of large transactions: they are merged into unpublished trees while writers continue, and one meta page makes them visible.
+//! Commit of large transactions: their changes go into the log in pieces, and one record commits them.
 //!
-//! 1. The transaction's changes are merged into new pages. This takes longest, and no writer waits for it.
-//! 2. The visible changes of other transactions are merged too, from the memtables. If they change keys of the watched
-//!    trees, the transaction is revised. This is repeated until few changes are left.
-//! 3. Under the writer's lock: the remaining changes, the last revision, the meta page. So the trees contain all
-//!    versions before the transaction's and the transaction itself, and replay starts after it.
+//! 1. The changes are written to the log as pieces, batches that belong to no version. Replay and readers of changes
+//!    keep them aside. Other commits get their turn between two pieces.
+//! 2. The record is an ordinary transaction that names the first piece. With it the changes exist, after any crash.
+//! 3. In the same turn the transaction's memtable becomes the active one, and the previous one is frozen. So readers see
+//!    all changes at once, others write on top of them, and the next checkpoints merge them like any others.
 //!
-//! If the large transaction and another one changed the same key, the large transaction's value wins: its revision knew
-//! the other value.
-//!
-//! From the third round on, each batch of the committers is delayed, longer from round to round, so that others change
-//! fewer keys in a round. No checkpoint can merge a memtable meanwhile. If writers fill both memtables, they wait. Then
-//! the new trees are dropped, the memtable is merged, and the work starts again.
+//! If the commit ends before the record, the pieces mean nothing. Until the transaction's memtable is frozen, a
+//! checkpoint's log start is not after the first piece ([`LargeInLog`]).
 
-use std::collections::BTreeSet;
-use std::ops::Bound;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
-use super::large::{CHANGED_LAST_MAX, LargeTx, OWN, Revise};
-use super::watching::Watching;
 use crate::base::error::StoreError;
-use crate::base::fail_stop::{Held, lock};
 use crate::base::key::{TreeId, Version};
-use crate::base::limits::{CATALOG, LOOK_AGAIN, READERS_WAIT_MAX};
-use crate::disk::ScratchFile;
+use crate::base::limits::READERS_WAIT_MAX;
+use crate::disk::{DIRECT_ALIGN, Disk};
 use crate::engine::Engine;
-use crate::engine::checkpoint::pace;
-use crate::engine::checkpoint::pieces::{merge_all, name_trees};
 use crate::engine::checkpoint::room::{self, Need};
-use crate::engine::read::view::View;
-use crate::engine::write::changes::Changes;
-use crate::engine::write::commit::SENDING;
-use crate::engine::write::fold_results::Folds;
+use crate::engine::load::large::LargeTx;
 use crate::engine::write::transaction::Commit;
-use crate::engine::write::writer::{IdleWriter, Writer};
-use crate::log::{Edit, Operation};
-use crate::memtable::{Lookup, Memtable};
-use crate::tree::TreeWriter;
+use crate::engine::write::writer::{IdleWriter, LargeInLog};
+use crate::log::{BatchBuilder, Edit, LogPosition, Operation, PiecesInLog};
+use crate::memtable::{Memtable, MemtableWriter};
 
-/// Rounds before the commit gives up. Each should take less time than the one before.
-const ROUNDS_MAX: u32 = 16;
-/// Maximum number of attempts to build the new trees.
-const TRIES_MAX: usize = 3;
-/// If the writer's lock is held this long, its holder is assumed to wait for a memtable that cannot be merged.
-const WRITER_WAIT_MAX: Duration = Duration::from_millis(500);
-/// Minimum delay of a batch while this commit wants the writer's lock; without it a committer would take the lock again at once.
-const PAUSE_LEAST: Duration = Duration::from_millis(1);
-
-/// The memtables merged so far into the new trees, each up to a version.
-#[derive(Default)]
-struct Merged {
-    tables: Vec<(Arc<Memtable>, Version)>,
-}
-
-/// Why the trees could not be finished.
-enum Unfinished {
-    /// A writer waits for a memtable that cannot be merged meanwhile.
-    WriterWaits,
-    Failed(StoreError),
-}
-
-impl From<StoreError> for Unfinished {
-    fn from(error: StoreError) -> Unfinished {
-        Unfinished::Failed(error)
-    }
-}
+/// Size of a piece. Another commit waits for at most one of them.
+const PIECE_BYTES: usize = 1 << 20;
 
 impl Engine {
-    pub(crate) fn scratch(&self, bytes: u64) -> Result<Option<ScratchFile>, StoreError> {
-        self.disk.scratch(bytes).map_err(|error| StoreError::io("make a file for a large transaction", error))
-    }
-
-    pub(crate) fn commit_large(
-        self: &Arc<Engine>,
-        tx: &mut LargeTx,
-        revise: &mut dyn Revise,
-    ) -> Result<Commit, StoreError> {
+    pub(super) fn commit_large(&self, tx: LargeTx, last: TreeId) -> Result<Commit, StoreError> {
         if tx.table().is_empty() {
             return Ok(Commit { version: Version(self.visible()) });
         }
         self.look_for_files()?;
-        self.check_disk_for(tx)?;
-        for _ in 0..TRIES_MAX {
-            let tried = self.try_commit_large(tx, revise);
-            self.watching.set_pause(Duration::ZERO);
-            match tried {
-                Ok(commit) => return Ok(commit),
-                Err(Unfinished::Failed(error)) => return Err(error),
-                Err(Unfinished::WriterWaits) => {}
+        self.check_disk_for(tx.table())?;
+        self.freeze_earlier()?;
+        let (table, active) = tx.into_parts();
+        let committed = self.log_pieces(table.table(), last).and_then(|pieces| self.show_large(table, &pieces));
+        if committed.is_err() {
+            // The pieces mean nothing: the log is no longer kept for them.
+            let mut writer = self.hold_writer();
+            if matches!(writer.large, LargeInLog::Pieces(_)) {
+                writer.large = LargeInLog::Nothing;
             }
         }
-        Err(StoreError::Busy)
+        drop(active);
+        self.alarm.ring();
+        committed
     }
 
-    /// Requires ample disk space: the new trees need space in addition to the old ones, and later checkpoints need
-    /// space too.
-    fn check_disk_for(&self, tx: &LargeTx) -> Result<(), StoreError> {
-        let mut need = Need::default();
-        for change in tx.table().changes() {
-            let edit = change.entry.value.map_or(Edit::Delete, Edit::Put);
-            need.add(&Operation { tree: change.tree.0, key: change.entry.key, edit });
+    /// Freezes the memtable of an earlier large transaction, so that the log's start concerns one of them only.
+    fn freeze_earlier(&self) -> Result<(), StoreError> {
+        while matches!(self.hold_writer().large, LargeInLog::Active) {
+            self.checkpoint()?;
         }
-        need.keys = tx.table().len() as u64;
-        let pages = need.pages(self.tree.live_pages().into());
+        Ok(())
+    }
+
+    /// Requires ample disk space: for the pieces, and for the checkpoint that merges them.
+    fn check_disk_for(&self, table: &Memtable) -> Result<(), StoreError> {
+        let pages = need_of(table).pages(self.tree.live_pages().into());
         match self.disk.free_bytes() {
             Ok(Some(free)) if !room::is_ample(free, pages + self.room.needed_pages()) => Err(StoreError::Full),
             _ => Ok(()),
         }
     }
 
-    fn try_commit_large(self: &Arc<Engine>, tx: &mut LargeTx, revise: &mut dyn Revise) -> Result<Commit, Unfinished> {
+    /// Writes the pieces. The changes of the tree `last` come last.
+    fn log_pieces(&self, table: &Memtable, last: TreeId) -> Result<PiecesInLog, StoreError> {
+        let piece_bytes = PIECE_BYTES.min(self.options.batch_bytes_max());
+        let mut trees = table.trees();
+        trees.sort_by_key(|tree| *tree == last);
+        let mut changes = table.changes_of(trees).peekable();
+        let mut builder = BatchBuilder::new(piece_bytes);
+        let mut pieces = PiecesInLog { first: LogPosition::default(), count: 0, bytes: table.used_bytes() as u64 };
+        while changes.peek().is_some() {
+            builder.begin_piece(pieces.count);
+            while let Some(change) = changes.next() {
+                let edit = change.entry.value.map_or(Edit::Delete, Edit::Put);
+                builder.push(Operation { tree: change.tree.0, key: change.entry.key, edit }, None);
+                let next_bytes =
+                    changes.peek().map_or(0, |next| next.entry.key.len() + next.entry.value.map_or(0, <[u8]>::len));
+                if builder.len() + next_bytes > piece_bytes {
+                    break;
+                }
+            }
+            builder.end_piece();
+            self.check_lost(table)?;
+            let at = self.write_piece(&mut builder, pieces.count == 0)?;
+            if pieces.count == 0 {
+                pieces.first = at;
+            }
+            pieces.count += 1;
+        }
+        Ok(pieces)
+    }
+
+    fn check_lost(&self, table: &Memtable) -> Result<(), StoreError> {
+        if table.lost() == 0 { Ok(()) } else { Err(crate::memtable::lost_error()) }
+    }
+
+    /// Writes a piece as the log's next batch, and returns its position.
+    fn write_piece(&self, builder: &mut BatchBuilder, is_first: bool) -> Result<LogPosition, StoreError> {
+        let mut writer = self.hold_writer();
+        self.make_log_room(&mut writer, builder)?;
+        let turn = self.take_turn();
+        self.fail_stop.check()?;
+        let at = writer.tail.end().log_start();
+        if is_first {
+            writer.large = LargeInLog::Pieces(at);
+        }
+        builder.set_first_version(writer.next_version);
+        let sealed = self.log.seal(&mut writer.tail, builder);
+        drop(writer);
+        let written = self.log.write(&sealed);
+        drop(turn);
+        written.map_err(|error| {
+            self.poison("writing to the log", &error);
+            StoreError::Unknown(error)
+        })?;
+        Ok(at)
+    }
+
+    fn make_log_room(&self, writer: &mut IdleWriter, builder: &BatchBuilder) -> Result<(), StoreError> {
+        let bytes = (builder.len() as u64).next_multiple_of(DIRECT_ALIGN as u64);
+        if writer.tail.room() < bytes {
+            self.roll(writer)?;
+        }
+        match writer.tail.room() < bytes {
+            true => Err(StoreError::Limit { what: "key and value (log_segment_bytes)", limit: writer.tail.room() }),
+            false => Ok(()),
+        }
+    }
+
+    /// Writes the record, and makes the transaction's memtable the active one.
+    fn show_large(&self, table: MemtableWriter, pieces: &PiecesInLog) -> Result<Commit, StoreError> {
         let _merging = self.hold_merging()?;
         let place = self.reserve_state(READERS_WAIT_MAX)?;
-        let begun = Instant::now();
-        let mut tree = self.tree.begin(pace::of_bulk_build(Arc::clone(self)))?;
-        let mut merged = Merged::default();
-        tx.begin_late();
-        merge_all(&mut tree, tx.table(), Version(u64::MAX))?;
-        // Keys that `revise` has passed back because writers had waited long enough.
-        let mut left = Vec::new();
-        for round in 0..ROUNDS_MAX {
-            self.watching.set_pause(Watching::pause_in(round));
-            let mut changed = self.changed_by_others()?;
-            let is_little = changed.len() <= CHANGED_LAST_MAX;
-            changed.append(&mut left);
-            if !changed.is_empty() {
-                revise.revise(tx, &changed, false).map_err(|_| StoreError::Aborted)?;
-            }
-            self.merge_others(&mut tree, &mut merged, tx.table(), Version(self.visible()))?;
-            if !is_little {
-                continue;
-            }
-            tree.sync_so_far()?;
-            let mut writer = self.writer_or_waiting()?;
-            let held = Instant::now();
-            let turn = self.fail_stop.lock(&self.turn, SENDING);
-            self.fail_stop.check()?;
-            self.wait_until_visible(writer.next_version - 1)?;
-            self.refresh(&mut writer);
-            if self.watching.noted_keys() > CHANGED_LAST_MAX {
-                continue;
-            }
-            let (table, table_writer) = match self.next_memtable(&mut writer, Duration::ZERO) {
-                // Readers hold all memtables. No writer waits for them here; try again later.
-                Err(StoreError::Busy) => {
-                    drop((turn, writer));
-                    std::thread::sleep(READERS_WAIT_MAX / ROUNDS_MAX);
-                    continue;
-                }
-                made => made?,
-            };
-            let changed = self.changed_by_others()?;
-            if !changed.is_empty() && !revise.revise(tx, &changed, true).map_err(|_| StoreError::Aborted)? {
-                left = changed;
-                continue;
-            }
-            self.merge_others(&mut tree, &mut merged, tx.table(), Version(self.visible()))?;
-            self.fold_into(&writer, tx, revise)?;
-            merge_late(&mut tree, tx)?;
-            let trees: BTreeSet<TreeId> = tx.table().trees().into_iter().collect();
-            let version = self.log_loaded(&mut writer, &trees)?;
-            let end = writer.tail.end();
-            let view = match self.finish(tree, end) {
-                Ok(view) => view,
-                Err(error) => {
-                    if !self.is_poisoned() {
-                        // The version is used up: it changed nothing, and the next one follows.
-                        self.show(version);
-                    }
-                    drop(turn);
-                    self.alarm.ring();
-                    // The meta page may have reached the disk; then the whole transaction exists after reopening.
-                    return Err(Unfinished::Failed(match error {
-                        StoreError::Io { source, .. } if self.is_poisoned() => StoreError::Unknown(source),
-                        other => other,
-                    }));
-                }
-            };
-            writer.table = table_writer;
-            writer.need = Need::default();
-            self.throttle.restart();
-            self.room.rotated(0, Default::default());
-            self.publish(place, |generation| {
-                generation.tree = view;
-                generation.frozen = None;
-                generation.active = table;
-            });
-            self.room_merged();
-            self.show(version);
-            self.refresh(&mut writer);
-            self.forget_frozen(version);
-            self.log.release_before(end.log_start().segment);
-            drop((turn, writer));
-            self.alarm.ring();
-            let (writers_waited, took) = (held.elapsed(), begun.elapsed());
-            tracing::info!(
-                keys = tx.table().len(),
-                rounds = round + 1,
-                ?took,
-                ?writers_waited,
-                "a large transaction is committed"
-            );
-            return Ok(Commit { version: Version(version) });
+        let mut writer = self.writer_while_merging()?;
+        let mut builder = BatchBuilder::new(DIRECT_ALIGN);
+        builder.begin_transaction();
+        builder.push_pieces(pieces);
+        builder.end_transaction();
+        self.make_log_room(&mut writer, &builder)?;
+        let turn = self.take_turn();
+        self.fail_stop.check()?;
+        // Under `writer` and the turn no batch is in flight: all versions are visible, or the log has failed.
+        self.wait_until_visible(writer.next_version - 1)?;
+        self.refresh(&mut writer);
+        self.check_lost(table.table())?;
+        let end = writer.tail.end().kept_from(pieces.first);
+        let version = writer.next_version;
+        writer.next_version = version + 1;
+        builder.set_first_version(version);
+        let sealed = self.log.seal(&mut writer.tail, &mut builder);
+        self.log.write(&sealed).map_err(|error| {
+            self.poison("writing to the log", &error);
+            StoreError::Unknown(error)
+        })?;
+        let (own, before) = (Arc::clone(table.table()), Arc::clone(&writer.generation.active));
+        let has_before = !before.is_empty();
+        writer.memtables.push(Arc::downgrade(&own));
+        writer.table_begins_at = own.used_bytes();
+        writer.table = table;
+        writer.large = LargeInLog::Active;
+        self.throttle.restart();
+        self.room.rotated(writer.need.pages(writer.live_pages), writer.need.runs);
+        writer.need = need_of(&own);
+        self.publish(place, |generation| {
+            generation.frozen = has_before.then_some(before);
+            generation.active = own;
+            generation.least_version = version;
+        });
+        self.show(version);
+        self.refresh(&mut writer);
+        if has_before {
+            self.checkpoints.frozen(end);
         }
-        Err(StoreError::Busy.into())
-    }
-
-    /// The writer's lock, for a large commit, during which no memtable can be merged.
-    fn writer_or_waiting(&self) -> Result<Held<'_, IdleWriter>, Unfinished> {
-        let began = Instant::now();
-        let pause = self.watching.pause_now();
-        self.watching.set_pause(pause.max(PAUSE_LEAST));
-        loop {
-            if let Some(writer) = self.try_hold_writer() {
-                return Ok(writer);
-            }
-            self.fail_stop.check()?;
-            if began.elapsed() >= WRITER_WAIT_MAX {
-                return Err(Unfinished::WriterWaits);
-            }
-            std::thread::sleep(LOOK_AGAIN);
-        }
-    }
-
-    /// Merges the memtables' changes up to a visible version into the trees, except for keys that the transaction changes itself.
-    fn merge_others(
-        &self,
-        tree: &mut TreeWriter<'_>,
-        merged: &mut Merged,
-        own: &Memtable,
-        version: Version,
-    ) -> Result<(), StoreError> {
-        let generation = lock(&self.current).clone();
-        for table in generation.frozen.iter().chain([&generation.active]) {
-            if table.has_ranges() {
-                return Err(StoreError::Busy);
-            }
-            let known = merged.tables.iter().position(|(known, _)| Arc::ptr_eq(known, table));
-            let after = known.map_or(Version(0), |at| merged.tables[at].1);
-            for id in table.trees() {
-                let mut cursor = table.cursor(version, id);
-                let mut entry = cursor.seek(Bound::Unbounded);
-                let new = std::iter::from_fn(|| {
-                    let found = entry?;
-                    entry = cursor.next();
-                    Some(found)
-                });
-                let new = new.filter(|entry| entry.version > after && own.get(OWN, id, entry.key) == Lookup::Absent);
-                tree.merge(id, new.map(|entry| (entry.key, entry.value)))?;
-                if id == CATALOG {
-                    name_trees(tree, table, version)?;
-                }
-            }
-            match known {
-                Some(at) => merged.tables[at].1 = version,
-                None => merged.tables.push((Arc::clone(table), version)),
-            }
-        }
-        Ok(())
-    }
-
-    /// Applies the folds of the transaction to the values of trees and memtables, and puts the results.
-    fn fold_into(&self, writer: &Writer, tx: &mut LargeTx, revise: &mut dyn Revise) -> Result<(), StoreError> {
-        let operands = revise.folds();
-        if operands.is_empty() {
-            return Ok(());
-        }
-        let (limit, what) = self.options.transaction_bound();
-        let mut changes = Changes::new(limit, what);
-        operands.iter().for_each(|(tree, key, operand)| changes.fold(*tree, key, operand));
-        if let Some(failure) = changes.take_failure() {
-            return Err(failure);
-        }
-        let view = View { generation: &writer.generation, version: writer.next_version - 1 };
-        let mut folds = Folds::default();
-        folds.fold(writer.fold.as_deref(), view, &changes)?;
-        for put in folds.puts() {
-            let Operation { tree, key, edit } = put.operation;
-            match edit {
-                Edit::Put(value) => tx.put(TreeId(tree), key, value)?,
-                Edit::Delete | Edit::DeleteRange { .. } => tx.delete(TreeId(tree), key)?,
-            }
-        }
-        Ok(())
+        self.checkpoints.request_by_size();
+        drop((turn, writer));
+        tracing::info!(pieces = pieces.count, bytes = pieces.bytes, "a large transaction is committed");
+        Ok(Commit { version: Version(version) })
     }
 }
 
-/// Puts the keys that the transaction has changed since the trees were started, with their current values.
-fn merge_late(tree: &mut TreeWriter<'_>, tx: &LargeTx) -> Result<(), StoreError> {
-    let mut late = tx.late().peekable();
-    while let Some((id, _)) = late.peek() {
-        let id = *id;
-        let of_tree = std::iter::from_fn(|| late.next_if(|(of, _)| *of == id));
-        let changes = of_tree.filter_map(|(_, key)| Some((key.as_slice(), tx.get(id, key)?)));
-        tree.merge(id, changes)?;
-    }
-    Ok(())
+/// A memtable for this many bytes, in a file if the disk supports that.
+pub(in crate::engine) fn scratch_memtable(disk: &dyn Disk, bytes: usize) -> Result<MemtableWriter, StoreError> {
+    let file = disk.scratch(bytes as u64);
+    let file = file.map_err(|error| StoreError::io("make a file for a large transaction", error))?;
+    let made = match &file {
+        Some(file) => Memtable::in_file(file),
+        None => Memtable::new(bytes),
+    };
+    let (_, writer) = made.map_err(|error| StoreError::io("map a large transaction's file", error))?;
+    Ok(writer)
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn batches_wait_the_longer_the_more_often_much_has_changed() {
-        let pauses: Vec<u64> = (0..ROUNDS_MAX).map(|round| Watching::pause_in(round).as_micros() as u64).collect();
-        assert_eq!(pauses[..6], [0, 0, 250, 500, 1000, 2000]);
-        assert_eq!(pauses.last(), Some(&20_000));
+/// The pages that a checkpoint of this memtable needs.
+pub(in crate::engine) fn need_of(table: &Memtable) -> Need {
+    let mut need = Need::default();
+    for change in table.changes() {
+        let edit = change.entry.value.map_or(Edit::Delete, Edit::Put);
+        need.add(&Operation { tree: change.tree.0, key: change.entry.key, edit });
     }
+    need.keys = table.len() as u64;
+    need
 }

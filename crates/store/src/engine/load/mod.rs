@@ -5,6 +5,6 @@
 
 mod attach;
 pub(crate) mod bulk;
+pub(crate) mod claims;
 pub(crate) mod large;
-mod large_commit;
-pub(crate) mod watching;
+pub(in crate::engine) mod large_commit;

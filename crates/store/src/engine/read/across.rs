@@ -60,7 +60,7 @@ impl<'s> Across<'s> {
     /// See [`StoreSnapshot::check`].
     #[inline]
     pub fn check(&self) -> Result<(), StoreError> {
-        self.view.generation.tree.check_lost(self.lost)
+        self.view.generation.check_lost(self.lost)
     }
 }
 

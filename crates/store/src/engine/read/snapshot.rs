@@ -96,7 +96,7 @@ impl Reader {
     #[inline]
     pub fn snapshot(&self) -> StoreSnapshot<'_> {
         let (guard, version) = self.engine.pin(&self.slot);
-        let lost = guard.tree.lost();
+        let lost = guard.lost();
         StoreSnapshot { guard, places: &self.places, version, lost, is_asking: self.is_asking.get() }
     }
 
@@ -184,7 +184,7 @@ impl StoreSnapshot<'_> {
     /// call this before it returns the result. Costs one load.
     #[inline]
     pub fn check(&self) -> Result<(), StoreError> {
-        self.guard.tree.check_lost(self.lost)
+        self.guard.check_lost(self.lost)
     }
 
     /// The exact number of keys of a tree. Costs a lookup for each key that was changed since the last checkpoint. If

@@ -39,7 +39,7 @@ const STRIDE: usize = 16;
 const LATE_MAX: usize = 2 * STRIDE;
 
 /// The right to write to the log. Its release wakes the gathering committer.
-struct Turn<'e> {
+pub(in crate::engine) struct Turn<'e> {
     guard: Option<Held<'e, ()>>,
     queue: &'e Queue<Box<Request>>,
 }
@@ -127,7 +127,6 @@ impl Engine {
         if self.hold_writer().backlog.is_empty() && !self.queue.wait() {
             return false;
         }
-        self.watching.pause();
         let mut writer = self.hold_writer();
         self.slow_down(&mut writer);
         self.make_room_for_next(&mut writer, done);
@@ -147,7 +146,7 @@ impl Engine {
         loop {
             // A leftover transaction did not fit; only sending the batch makes room for it.
             if !batch.writer.backlog.is_empty() {
-                return self.turn(self.fail_stop.lock(&self.turn, SENDING));
+                return self.take_turn();
             }
             if let Some(turn) = self.try_turn() {
                 self.gather(batch, done, LATE_MAX);
@@ -160,6 +159,10 @@ impl Engine {
 
     fn turn<'e>(&'e self, guard: Held<'e, ()>) -> Turn<'e> {
         Turn { guard: Some(guard), queue: &self.queue }
+    }
+
+    pub(in crate::engine) fn take_turn(&self) -> Turn<'_> {
+        self.turn(self.fail_stop.lock(&self.turn, SENDING))
     }
 
     fn try_turn(&self) -> Option<Turn<'_>> {
@@ -312,7 +315,6 @@ impl Engine {
         if self.queue.depth() > 0 || self.is_closing.load(std::sync::atomic::Ordering::Acquire) {
             return None;
         }
-        self.watching.pause();
         let mut writer = self.try_hold_writer()?;
         // Large commits of a single caller can outrun a merge.
         self.slow_down(&mut writer);

@@ -18,14 +18,13 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use hashbrown::{DefaultHashBuilder, HashTable};
 
 use super::changes::{Changes, KeyChange};
-use super::fold::{Fold, Folded, RowChange};
+use super::fold::{Fold, FoldView, Folded, RowChange};
 use super::overlay::{Ordered, Overlay, Row};
 use super::transaction::Work;
 use crate::base::error::StoreError;
 use crate::base::key::TreeId;
 use crate::base::limits::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
 use crate::engine::checkpoint::room::Need;
-use crate::engine::read::view::View;
 use crate::log::{Edit, OPERATION_HEADER_BYTES, Operation, TRANSACTION_HEADER_BYTES};
 use crate::memtable::{Demand, MemtableWriter};
 
@@ -120,6 +119,12 @@ impl Folds {
         self.trees.iter().any(|(tree, rows)| *rows > 0 && (work.reads.is_of(*tree) || work.changes.is_of(*tree)))
     }
 
+    /// The keys that the newest transaction has folded, directly or as a consequence. A key may be repeated.
+    pub(crate) fn folded(&self) -> impl Iterator<Item = (TreeId, &[u8])> {
+        let rows = self.undo.iter().map(|(row, _)| &self.rows[*row as usize]);
+        rows.map(|row| (row.tree, row.key.as_slice()))
+    }
+
     /// The resulting puts and deletions.
     pub(crate) fn puts(&self) -> impl Iterator<Item = KeyChange<'_>> {
         self.rows.iter().filter(|row| row.old != row.new).map(|row| KeyChange {
@@ -145,7 +150,12 @@ impl Folds {
     }
 
     /// Folds all operands of a transaction, or none. Current values are read through `view`.
-    pub(crate) fn fold(&mut self, by: Option<&dyn Fold>, view: View<'_>, changes: &Changes) -> Result<(), StoreError> {
+    pub(crate) fn fold(
+        &mut self,
+        by: Option<&dyn Fold>,
+        view: &dyn FoldView,
+        changes: &Changes,
+    ) -> Result<(), StoreError> {
         let Some(by) = by else { return Err(StoreError::Refused { why: "the store has no fold function" }) };
         self.begin();
         let folded = catch_unwind(AssertUnwindSafe(|| self.fold_all(by, view, changes)));
@@ -189,7 +199,7 @@ impl Folds {
         self.size = size;
     }
 
-    fn fold_all(&mut self, by: &dyn Fold, view: View<'_>, changes: &Changes) -> Result<(), StoreError> {
+    fn fold_all(&mut self, by: &dyn Fold, view: &dyn FoldView, changes: &Changes) -> Result<(), StoreError> {
         let mut further = Vec::new();
         let mut followed = 0;
         for (tree, key, operand) in changes.folds() {
@@ -207,7 +217,7 @@ impl Folds {
     fn fold_further(
         &mut self,
         by: &dyn Fold,
-        view: View<'_>,
+        view: &dyn FoldView,
         further: &mut Vec<Next>,
         followed: &mut usize,
     ) -> Result<(), StoreError> {
@@ -232,7 +242,7 @@ impl Folds {
     }
 
     /// Collects the next stage: the consequences of the derived rows that this stage changed.
-    fn follow(&mut self, by: &dyn Fold, view: View<'_>, further: &mut Vec<Next>) -> Result<(), StoreError> {
+    fn follow(&mut self, by: &dyn Fold, view: &dyn FoldView, further: &mut Vec<Next>) -> Result<(), StoreError> {
         let touched = std::mem::take(&mut self.touched);
         let mut after = Vec::new();
         for row in &touched.rows {
@@ -252,7 +262,7 @@ impl Folds {
     }
 
     /// Records a derived row before the first fold into one of its keys.
-    fn touch(&mut self, by: &dyn Fold, view: View<'_>, (number, key): (u32, &[u8])) -> Result<(), StoreError> {
+    fn touch(&mut self, by: &dyn Fold, view: &dyn FoldView, (number, key): (u32, &[u8])) -> Result<(), StoreError> {
         let hash = self.hasher.hash_one((number, key));
         let rows = &self.touched.rows;
         let is_it = |at: &u32| rows[*at as usize].number == number && rows[*at as usize].key == key;
@@ -275,7 +285,7 @@ impl Folds {
     fn fold_one(
         &mut self,
         by: &dyn Fold,
-        view: View<'_>,
+        view: &dyn FoldView,
         (tree, key, operand): (TreeId, &[u8], &[u8]),
         further: &mut Vec<Next>,
     ) -> Result<(), StoreError> {
@@ -313,7 +323,7 @@ impl Folds {
     }
 
     /// The index of a key's row, which is created if missing.
-    fn row(&mut self, view: View<'_>, tree: TreeId, key: &[u8], is_ordered: bool) -> Result<usize, StoreError> {
+    fn row(&mut self, view: &dyn FoldView, tree: TreeId, key: &[u8], is_ordered: bool) -> Result<usize, StoreError> {
         let hash = self.hasher.hash_one((tree, key));
         let is_it = |at: &u32| self.rows[*at as usize].is(tree, key);
         if let Some(place) = self.index.find(hash, is_it) {

@@ -72,15 +72,20 @@ impl Engine {
         if writer.generation.frozen.is_none() {
             return;
         }
-        let capacity = self.options.memtable_bytes;
-        if self.throttle.admits(writer.table.table().used_bytes(), capacity) {
+        // Of a large transaction's memtable only the part behind its own changes is filled by others.
+        let begins_at = writer.table_begins_at;
+        let capacity = writer.table.table().arena_bytes().saturating_sub(begins_at);
+        let admits = |writer: &Writer| {
+            self.throttle.admits(writer.table.table().used_bytes().saturating_sub(begins_at), capacity)
+        };
+        if admits(writer) {
             return;
         }
         count(&self.counters.slowed, 1);
         self.throttle.slow();
         let began = Instant::now();
         while writer.generation.frozen.is_some()
-            && !self.throttle.admits(writer.table.table().used_bytes(), capacity)
+            && !admits(writer)
             && began.elapsed() < WAIT_MAX
             && self.check_writable().is_ok()
         {

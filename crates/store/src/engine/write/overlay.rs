@@ -38,11 +38,27 @@ impl Row {
 
 /// See the module's text.
 pub(super) struct Overlay<'f> {
-    pub(super) view: View<'f>,
+    pub(super) view: &'f dyn FoldView,
     pub(super) rows: &'f [Row],
     pub(super) index: &'f HashTable<u32>,
     pub(super) hasher: &'f DefaultHashBuilder,
     pub(super) ordered: &'f Ordered,
+}
+
+impl FoldView for View<'_> {
+    fn get(&self, tree: TreeId, key: &[u8]) -> Result<Option<Cow<'_, [u8]>>, StoreError> {
+        View::get(self, tree, key)
+    }
+
+    fn scan(
+        &self,
+        tree: TreeId,
+        range: KeyRange<'_>,
+        direction: Direction,
+        visit: &mut Visit<'_>,
+    ) -> Result<(), StoreError> {
+        View::scan(self, tree, range, direction, visit)
+    }
 }
 
 impl FoldView for Overlay<'_> {

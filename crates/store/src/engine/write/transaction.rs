@@ -87,10 +87,10 @@ impl Work {
         self.reads.clear();
         self.changes.clear();
         self.snapshot = view.version;
-        let lost = view.generation.tree.lost();
+        let lost = view.generation.lost();
         self.is_aborted = prepare(&mut Tx { view, work: self }).is_err();
         // The transaction may have read a lost page, which reads as zeros.
-        if let Err(error) = view.generation.tree.check_lost(lost) {
+        if let Err(error) = view.generation.check_lost(lost) {
             self.is_aborted = true;
             self.changes.clear();
             return Err(error);

@@ -23,9 +23,10 @@ use crate::base::limits::{LOOK_FOR_READERS_EVERY, READERS_WAIT_MAX};
 use crate::disk::DIRECT_ALIGN;
 use crate::engine::Engine;
 use crate::engine::checkpoint::room::{AHEAD_PAGES, DELETION_PAGES, Need};
+use crate::engine::load::large_commit::scratch_memtable;
 use crate::engine::read::view::{Generation, View};
 use crate::engine::stats::count;
-use crate::log::{BATCH_HEADER_BYTES, BatchBuilder, Edit, Operation, Tail};
+use crate::log::{BATCH_HEADER_BYTES, BatchBuilder, Edit, LogPosition, Operation, Tail};
 use crate::memtable::{Demand, Full, Memtable, MemtableWriter};
 
 /// The writer while no batch is open. Only here a memtable is frozen, a segment begun or a load published: an [`OpenBatch`]
@@ -62,6 +63,10 @@ impl DerefMut for IdleWriter {
 pub(crate) struct Writer {
     pub(crate) tail: Tail,
     pub(crate) table: MemtableWriter,
+    /// Bytes of the memtable that were used when it became the active one.
+    pub(crate) table_begins_at: usize,
+    /// What the log holds of a large transaction whose memtable is not yet frozen.
+    pub(crate) large: LargeInLog,
     /// All memtables made so far that may still be in use.
     pub(crate) memtables: Vec<Weak<Memtable>>,
     /// The generation that the writer reads through. It may be older than the published one, but is never wrong.
@@ -87,6 +92,17 @@ pub(crate) struct Writer {
     pub(crate) taken: Vec<Box<Request>>,
 }
 
+/// What the log holds of a large transaction. Until its memtable is frozen, replay needs its pieces.
+#[derive(Clone, Copy)]
+pub(crate) enum LargeInLog {
+    /// There is none, or a checkpoint merges it like any other change.
+    Nothing,
+    /// Its pieces, the first at this position, and no record that commits them.
+    Pieces(LogPosition),
+    /// Pieces and record: its memtable is the active one.
+    Active,
+}
+
 /// Result of placing a transaction.
 pub(super) enum Placed {
     /// It is in the batch, has no changes to write, or is refused.
@@ -108,7 +124,7 @@ impl Writer {
             return Ok(());
         }
         let view = View { generation: &self.generation, version: self.next_version - 1 };
-        self.folds.fold(self.fold.as_deref(), view, &work.changes)
+        self.folds.fold(self.fold.as_deref(), &view, &work.changes)
     }
 
     fn fits_log(&self, bytes: usize) -> bool {
@@ -126,12 +142,15 @@ impl Writer {
         if since == self.newest() || work.reads.is_empty() {
             return false;
         }
-        // Changes that a checkpoint has merged have no versions any more.
-        since < self.generation.tree.meta().version.0
+        // Changes that a checkpoint has merged, and those of a large transaction, have no versions of their own.
+        since < self.generation.contains()
             || work.reads.changed_in(&self.generation.active, since)
             || self.generation.frozen.as_ref().is_some_and(|table| work.reads.changed_in(table, since))
     }
 }
+
+/// A memtable's size is rounded up to this number of bytes.
+const MEMTABLE_ROUNDED_TO: usize = 64;
 
 /// The activity named by a panic under the writer's lock.
 const DOING: &str = "the writer was at work";
@@ -196,10 +215,25 @@ impl Engine {
             return Err(self.checkpoints.damage_stop.error());
         }
         self.deleted_files.check()?;
+        // Held until the changes are in the memtable.
+        let claimed = self.claims.held();
+        if claimed.as_ref().is_some_and(|claimed| claimed.meet(&work.changes)) {
+            return Err(StoreError::Claimed);
+        }
         batch.writer.fold(work)?;
-        let fits = self.fits(batch, work);
+        let is_claimed =
+            |(tree, key): (TreeId, &[u8])| claimed.as_ref().is_some_and(|claimed| claimed.holds(tree, key));
+        let fits = match work.changes.has_folds() && batch.writer.folds.folded().any(is_claimed) {
+            true => Err(StoreError::Claimed),
+            false => self.fits(batch, work),
+        };
         if matches!(fits, Ok(true)) {
-            return Ok(Some(self.append(batch, work.changes.iter())));
+            let version = self.append(batch, work.changes.iter());
+            if claimed.is_some() {
+                // A large transaction that claims a folded key must find its new value.
+                self.put_folds(batch);
+            }
+            return Ok(Some(version));
         }
         if work.changes.has_folds() {
             batch.writer.folds.take_back();
@@ -289,7 +323,7 @@ impl Engine {
     }
 
     /// Continues in the next segment of the log. On a full disk a checkpoint first releases older segments.
-    fn roll(&self, writer: &mut IdleWriter) -> Result<(), StoreError> {
+    pub(in crate::engine) fn roll(&self, writer: &mut IdleWriter) -> Result<(), StoreError> {
         loop {
             let rolled = self.log.roll(&mut writer.tail);
             self.look_for_files()?;
@@ -353,7 +387,6 @@ impl Engine {
             let operation = operation.expect("the builder reads back what it has just written");
             writer.need.add(&operation);
             put_into(&mut writer.table, version, &operation).expect("room was made for the whole transaction");
-            self.watching.note(version, &operation);
         }
         writer.next_version = version + 1;
         writer.need.keys = writer.table.table().len() as u64;
@@ -385,6 +418,14 @@ impl Engine {
         let place = self.reserve_state(wait_max)?;
         let (table, table_writer) = self.next_memtable(writer, wait_max)?;
         writer.table = table_writer;
+        writer.table_begins_at = 0;
+        let end = match writer.large {
+            LargeInLog::Pieces(first) => writer.tail.end().kept_from(first),
+            LargeInLog::Nothing | LargeInLog::Active => writer.tail.end(),
+        };
+        if matches!(writer.large, LargeInLog::Active) {
+            writer.large = LargeInLog::Nothing;
+        }
         self.throttle.restart();
         self.room.rotated(writer.need.pages(writer.live_pages), writer.need.runs);
         writer.need = Need::default();
@@ -392,7 +433,7 @@ impl Engine {
             generation.frozen = Some(std::mem::replace(&mut generation.active, table));
         });
         self.refresh(writer);
-        self.checkpoints.frozen(writer.tail.end());
+        self.checkpoints.frozen(end);
         Ok(())
     }
 
@@ -404,6 +445,15 @@ impl Engine {
         wait_max: Duration,
     ) -> Result<(Arc<Memtable>, MemtableWriter), StoreError> {
         let began = Instant::now();
+        // The merge of a large transaction takes longer than others take to fill a memtable.
+        let before = writer.table.table();
+        let beside = if self.is_ordinary(before) { 0 } else { before.used_bytes() / 2 };
+        if beside > self.options.memtable_bytes
+            && let Ok(made) = scratch_memtable(&*self.disk, beside)
+        {
+            writer.memtables.push(Arc::downgrade(made.table()));
+            return Ok((Arc::clone(made.table()), made));
+        }
         let made = loop {
             // Old states that no reader holds may still hold memtables, among them the writer's own copy.
             self.refresh(writer);
@@ -424,6 +474,11 @@ impl Engine {
         };
         writer.memtables.push(Arc::downgrade(&made.0));
         Ok(made)
+    }
+
+    /// Whether a memtable is of the usual size. That of a large transaction is larger, and so is the next one.
+    pub(in crate::engine) fn is_ordinary(&self, table: &Memtable) -> bool {
+        !table.is_in_file() && table.arena_bytes() <= self.options.memtable_bytes.next_multiple_of(MEMTABLE_ROUNDED_TO)
     }
 
     /// Makes versions up to this one visible.

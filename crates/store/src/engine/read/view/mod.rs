@@ -27,12 +27,50 @@ pub(crate) struct Generation {
     pub(crate) frozen: Option<Arc<Memtable>>,
     /// The memtable that receives changes.
     pub(crate) active: Arc<Memtable>,
+    /// A version below which no snapshot of this generation may be: that of the last large transaction, whose records have
+    /// no versions of their own.
+    pub(crate) least_version: u64,
+    /// Whether the memory of a memtable is in a file, of which the disk may lose pages.
+    pub(crate) is_in_file: bool,
 }
 
 impl Generation {
     /// The memtables, newest first.
     pub(crate) fn tables(&self) -> impl Iterator<Item = &Arc<Memtable>> {
         std::iter::once(&self.active).chain(&self.frozen)
+    }
+
+    /// The version that every snapshot of this generation contains.
+    #[inline]
+    pub(crate) fn contains(&self) -> u64 {
+        self.tree.meta().version.0.max(self.least_version)
+    }
+
+    /// Finds out whether a memtable is in a file, after the memtables were changed.
+    pub(crate) fn note_files(&mut self) {
+        let is_in_file = self.tables().any(|table| table.is_in_file());
+        self.is_in_file = is_in_file;
+    }
+
+    /// Number of pages, of the tree and of memtables in files, that the disk has failed to read so far.
+    #[inline]
+    pub(crate) fn lost(&self) -> u64 {
+        self.tree.lost() + if self.is_in_file { self.tables().map(|table| table.lost()).sum() } else { 0 }
+    }
+
+    /// Returns an error if pages were lost since [`Generation::lost`] was `before`: reads since then may have returned zeros.
+    #[inline]
+    pub(crate) fn check_lost(&self, before: u64) -> Result<(), StoreError> {
+        if self.lost() == before { Ok(()) } else { Err(self.lost_error()) }
+    }
+
+    #[cold]
+    fn lost_error(&self) -> StoreError {
+        self.tree
+            .check_lost(u64::MAX)
+            .err()
+            .filter(|_| self.tree.lost() > 0)
+            .unwrap_or_else(crate::memtable::lost_error)
     }
 }
 

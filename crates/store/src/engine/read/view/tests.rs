@@ -99,7 +99,8 @@ fn generation(file: &TreeFile, parts: &[Vec<Step>; 3]) -> Generation {
         }
         table
     };
-    Generation { tree, frozen: Some(table(&parts[1])), active: table(&parts[2]) }
+    let (frozen, active) = (Some(table(&parts[1])), table(&parts[2]));
+    Generation { tree, frozen, active, least_version: 0, is_in_file: false }
 }
 
 fn check(view: View<'_>, map: &Map, range: KeyRange<'_>) -> Result<(), TestCaseError> {
