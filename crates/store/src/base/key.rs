@@ -60,6 +60,15 @@ impl<'k> KeyRange<'k> {
         }
     }
 
+    /// Whether its bounds leave no key between them. `BTreeMap::range` panics for such a range.
+    pub(crate) fn is_empty(&self) -> bool {
+        match (self.from, self.to) {
+            (Bound::Excluded(from), Bound::Excluded(to)) => from >= to,
+            (Bound::Included(from) | Bound::Excluded(from), Bound::Included(to) | Bound::Excluded(to)) => from > to,
+            _ => false,
+        }
+    }
+
     /// Whether the key is not above the upper bound.
     pub(crate) fn is_below_end(&self, key: &[u8]) -> bool {
         match self.to {

@@ -6,13 +6,16 @@
 //! Operands for the writer to fold ([`super::fold_results`]) are kept separately, one by one.
 //!
 //! Keys and values lie in one buffer; an entry holds offsets. Few entries are searched linearly, which beats any index
-//! while they fit a few cache lines. From [`INDEXED_FROM`] on they are hashed.
+//! while they fit a few cache lines. From [`INDEXED_FROM`] on they are hashed. Entries of a tree are sorted when the
+//! transaction first scans the tree, and kept sorted from then on. So no operation costs time proportional to the changes
+//! made so far.
 
 use std::hash::BuildHasher;
 use std::slice::from_ref;
 
 use hashbrown::{DefaultHashBuilder, HashTable};
 
+use super::overlay::{Ordered, in_range};
 use crate::base::error::StoreError;
 use crate::base::key::{Direction, KeyRange, Span, TreeId};
 use crate::base::limits::{KEY_BYTES_MAX, RANGES_MAX, VALUE_BYTES_MAX};
@@ -37,8 +40,10 @@ pub(crate) struct Changes {
     hasher: DefaultHashBuilder,
     /// Deleted ranges, by tree and start; those of one tree neither overlap nor touch.
     ranges: Vec<(TreeId, Span)>,
-    /// Number of entries that are operands.
-    folds: usize,
+    /// Operands, in order.
+    folds: Vec<Entry>,
+    /// The trees that it changes or folds into, sorted.
+    trees: Vec<ChangedTree>,
     /// Log bytes and memtable overhead of all entries, dead ones included; compared with `cost_max`.
     cost: usize,
     cost_max: usize,
@@ -52,7 +57,7 @@ pub(crate) struct Changes {
 struct Entry {
     tree: u32,
     key_len: u16,
-    /// Not a change by itself: replaced by a later entry of the same key, or an operand.
+    /// Replaced by a later entry of the same key, or inside a range that was deleted later.
     is_dead: bool,
     kind: Kind,
     /// Offset of the key; the value follows it.
@@ -67,6 +72,23 @@ enum Kind {
     Delete,
     /// The value is an operand.
     Fold,
+}
+
+/// The kinds of changes that a transaction makes in one tree.
+struct ChangedTree {
+    tree: TreeId,
+    /// It puts into the tree or deletes from it.
+    is_changed: bool,
+    is_folded: bool,
+    /// The places of the tree's live entries by key; `None` before the first scan of the tree.
+    ordered: Option<Ordered>,
+}
+
+/// The changes of a tree, for a scan.
+pub(crate) struct ScannedTree<'c> {
+    tree: TreeId,
+    changes: &'c Changes,
+    ordered: Option<&'c Ordered>,
 }
 
 /// A change in the form that the memtable and the log take.
@@ -87,13 +109,15 @@ impl Changes {
     pub(crate) fn clear(&mut self) {
         self.bytes.clear();
         self.entries.clear();
+        self.folds.clear();
+        self.trees.clear();
         self.index = None;
         self.ranges.clear();
-        (self.folds, self.cost, self.log_bytes, self.failure) = (0, 0, 0, None);
+        (self.cost, self.log_bytes, self.failure) = (0, 0, None);
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.entries.is_empty() && self.ranges.is_empty() && self.folds == 0
+        self.entries.is_empty() && self.ranges.is_empty() && self.folds.is_empty()
     }
 
     /// Prefetches the fields that locate the changes.
@@ -111,15 +135,17 @@ impl Changes {
 
     /// The keys of the first entries.
     pub(crate) fn first_keys(&self, count: usize) -> impl Iterator<Item = (TreeId, &[u8])> {
-        self.entries.iter().take(count).map(|entry| (TreeId(entry.tree), entry.key(&self.bytes)))
+        let entries = self.entries.iter().chain(&self.folds).take(count);
+        entries.map(|entry| (TreeId(entry.tree), entry.key(&self.bytes)))
     }
 
-    /// Bytes of memory held, without the index.
+    /// Bytes of memory held, without the indexes.
     pub(crate) fn held_bytes(&self) -> usize {
         let spans =
             self.ranges.iter().map(|(_, span)| span.from.capacity() + span.to.as_ref().map_or(0, Vec::capacity));
         self.bytes.capacity()
-            + self.entries.capacity() * size_of::<Entry>()
+            + (self.entries.capacity() + self.folds.capacity()) * size_of::<Entry>()
+            + self.trees.capacity() * size_of::<ChangedTree>()
             + self.ranges.capacity() * size_of::<(TreeId, Span)>()
             + spans.sum::<usize>()
     }
@@ -133,7 +159,7 @@ impl Changes {
 
     /// The error, if any, because of which the changes cannot be committed.
     pub(crate) fn take_failure(&mut self) -> Option<StoreError> {
-        if self.has_folds() && self.folds().any(|(tree, ..)| self.is_of(tree)) {
+        if self.trees.iter().any(|of| of.is_changed && of.is_folded) {
             return Some(StoreError::Refused { why: "it both folds into a tree and puts into it" });
         }
         let too_large = (self.cost > self.cost_max)
@@ -170,12 +196,12 @@ impl Changes {
         if self.cost > self.cost_max {
             return;
         }
-        for place in 0..self.entries.len() {
-            let entry = self.entries[place];
-            if !entry.is_dead && entry.tree == tree.0 && span.holds(entry.key(&self.bytes)) {
-                self.kill_at(place);
-            }
-        }
+        self.tree(tree).is_changed = true;
+        let inside: Vec<u32> = match self.order(tree) {
+            Some(ordered) => in_range(ordered, range, Direction::Forward).map(|(_, place)| place).collect(),
+            None => Vec::new(),
+        };
+        inside.into_iter().for_each(|place| self.kill_at(place as usize));
         self.ranges.retain_mut(|(of, other)| {
             let meets = *of == tree && is_from_below(other, &span) && is_from_below(&span, other);
             if meets {
@@ -196,30 +222,63 @@ impl Changes {
     /// Adds an operand that the writer will apply to the key's value.
     pub(crate) fn fold(&mut self, tree: TreeId, key: &[u8], operand: &[u8]) {
         if self.admits(key, operand) {
-            self.folds += 1;
-            self.keep(tree, key, operand, Kind::Fold);
+            let operand = self.keep(tree, key, operand, Kind::Fold);
+            self.folds.push(operand);
+            self.tree(tree).is_folded = true;
         }
     }
 
     /// The operands, in order: tree, key, operand.
     pub(crate) fn folds(&self) -> impl Iterator<Item = (TreeId, &[u8], &[u8])> {
-        let operands = self.entries.iter().filter(|entry| entry.kind == Kind::Fold);
-        operands.map(|entry| (TreeId(entry.tree), entry.key(&self.bytes), entry.bytes(&self.bytes)))
+        self.folds.iter().map(|entry| (TreeId(entry.tree), entry.key(&self.bytes), entry.bytes(&self.bytes)))
     }
 
     pub(crate) fn has_folds(&self) -> bool {
-        self.folds > 0
+        !self.folds.is_empty()
     }
 
     /// Whether it has operands for this tree.
     pub(crate) fn folds_into(&self, tree: TreeId) -> bool {
-        self.has_folds() && self.folds().any(|(of, ..)| of == tree)
+        !self.folds.is_empty() && self.known_tree(tree).is_some_and(|of| of.is_folded)
     }
 
-    /// Whether it puts into this tree or deletes from it.
-    pub(crate) fn is_of(&self, tree: TreeId) -> bool {
-        self.entries.iter().any(|entry| entry.tree == tree.0 && entry.kind != Kind::Fold)
-            || self.ranges.iter().any(|(of, _)| *of == tree)
+    /// The trees into which it puts or from which it deletes.
+    pub(crate) fn changed_trees(&self) -> impl Iterator<Item = TreeId> {
+        self.trees.iter().filter(|of| of.is_changed).map(|of| of.tree)
+    }
+
+    fn known_tree(&self, tree: TreeId) -> Option<&ChangedTree> {
+        self.trees.binary_search_by_key(&tree, |of| of.tree).ok().map(|at| &self.trees[at])
+    }
+
+    /// The record of a tree, which is created if missing.
+    fn tree(&mut self, tree: TreeId) -> &mut ChangedTree {
+        let at = self.trees.partition_point(|of| of.tree < tree);
+        if self.trees.get(at).is_none_or(|of| of.tree != tree) {
+            self.trees.insert(at, ChangedTree { tree, is_changed: false, is_folded: false, ordered: None });
+        }
+        &mut self.trees[at]
+    }
+
+    /// The tree's entries in order; they are sorted at the first call. `None`: it has none.
+    fn order(&mut self, tree: TreeId) -> Option<&Ordered> {
+        let Changes { entries, bytes, trees, .. } = self;
+        let at = trees.binary_search_by_key(&tree, |of| of.tree).ok().filter(|at| trees[*at].is_changed)?;
+        Some(trees[at].ordered.get_or_insert_with(|| {
+            let live = entries.iter().zip(0..).filter(|(entry, _)| !entry.is_dead && entry.tree == tree.0);
+            live.map(|(entry, place)| (entry.key(bytes).to_vec(), place)).collect()
+        }))
+    }
+
+    /// Releases the order of scanned trees; the next scan makes it again.
+    pub(crate) fn forget_order(&mut self) {
+        self.trees.iter_mut().for_each(|of| of.ordered = None);
+    }
+
+    /// The changes of a tree, for a scan.
+    pub(crate) fn scanned(&mut self, tree: TreeId) -> ScannedTree<'_> {
+        self.order(tree);
+        ScannedTree { tree, changes: self, ordered: self.known_tree(tree).and_then(|of| of.ordered.as_ref()) }
     }
 
     /// Adds a change to the cost. `false`: it exceeds a bound and need not be kept, since the transaction will be refused.
@@ -239,14 +298,22 @@ impl Changes {
         self.kill(tree, key);
         let entry = self.keep(tree, key, value, kind);
         self.log_bytes += entry.log_bytes();
-        self.add_to_index(self.entries.len() - 1);
+        let place = self.entries.len();
+        self.entries.push(entry);
+        self.add_to_index(place);
+        let of = self.tree(tree);
+        of.is_changed = true;
+        if let Some(ordered) = &mut of.ordered {
+            ordered.insert(key.to_vec(), place as u32);
+        }
     }
 
+    /// Stores the bytes of an entry.
     fn keep(&mut self, tree: TreeId, key: &[u8], value: &[u8], kind: Kind) -> Entry {
         let entry = Entry {
             tree: tree.0,
             key_len: key.len() as u16,
-            is_dead: kind == Kind::Fold,
+            is_dead: false,
             kind,
             at: self.bytes.len() as u32,
             value_len: value.len() as u32,
@@ -259,7 +326,6 @@ impl Changes {
         self.bytes.reserve(key.len() + value.len());
         self.bytes.extend_from_slice(key);
         self.bytes.extend_from_slice(value);
-        self.entries.push(entry);
         entry
     }
 
@@ -278,8 +344,13 @@ impl Changes {
                 found.remove();
             }
         }
+        if let Ok(at) = self.trees.binary_search_by_key(&entry.tree, |of| of.tree.0)
+            && let Some(ordered) = &mut self.trees[at].ordered
+        {
+            ordered.remove(entry.key(&self.bytes));
+        }
         self.entries[place].is_dead = true;
-        self.log_bytes -= self.entries[place].log_bytes();
+        self.log_bytes -= entry.log_bytes();
     }
 
     fn add_to_index(&mut self, place: usize) {
@@ -319,7 +390,7 @@ impl Changes {
     }
 
     /// The deleted ranges of a tree, in order.
-    pub(crate) fn spans(&self, tree: TreeId) -> impl DoubleEndedIterator<Item = &Span> {
+    fn spans(&self, tree: TreeId) -> impl DoubleEndedIterator<Item = &Span> {
         self.ranges.iter().filter(move |(of, _)| *of == tree).map(|(_, span)| span)
     }
 
@@ -339,26 +410,24 @@ impl Changes {
         });
         ranges.chain(entries)
     }
+}
 
-    /// The changes in a range of one tree, in the scan's order.
+impl<'c> ScannedTree<'c> {
+    /// The changes in a range, in the scan's order.
     pub(crate) fn in_range(
         &self,
-        tree: TreeId,
         range: KeyRange<'_>,
         direction: Direction,
-    ) -> Vec<(&[u8], Option<&[u8]>)> {
-        let mut found: Vec<_> = self
-            .entries
-            .iter()
-            .filter(|entry| !entry.is_dead && entry.tree == tree.0)
-            .map(|entry| (entry.key(&self.bytes), entry.value(&self.bytes)))
-            .filter(|(key, _)| range.is_above_start(key) && range.is_below_end(key))
-            .collect();
-        found.sort_unstable_by_key(|(key, _)| *key);
-        if direction == Direction::Backward {
-            found.reverse();
-        }
-        found
+    ) -> impl Iterator<Item = (&'c [u8], Option<&'c [u8]>)> + use<'c> {
+        let changes = self.changes;
+        let entries = self.ordered.map(|ordered| in_range(ordered, range, direction));
+        let value = move |place: u32| changes.entries[place as usize].value(&changes.bytes);
+        entries.into_iter().flatten().map(move |(key, place)| (key, value(place)))
+    }
+
+    /// The deleted ranges, in order.
+    pub(crate) fn spans(&self) -> impl DoubleEndedIterator<Item = &'c Span> + use<'c> {
+        self.changes.spans(self.tree)
     }
 }
 
@@ -371,8 +440,16 @@ fn log_bytes_of(span: &Span) -> usize {
     OPERATION_HEADER_BYTES + span.from.len() + span.to.as_ref().map_or(0, Vec::len)
 }
 
+#[cfg(test)]
+thread_local! {
+    /// Number of keys read by this thread, as a measure of work.
+    static KEYS_READ: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
+}
+
 impl Entry {
     fn key<'c>(&self, bytes: &'c [u8]) -> &'c [u8] {
+        #[cfg(test)]
+        KEYS_READ.set(KEYS_READ.get() + 1);
         let at = self.at as usize;
         &bytes[at..at + usize::from(self.key_len)]
     }
@@ -425,6 +502,13 @@ mod tests {
                     None => changes.delete(TreeId(tree), &[key]),
                 }
                 model.insert((tree, vec![key]), value.map(|value| vec![value]));
+                if key % 4 == 0 {
+                    let scanned = changes.scanned(TreeId(tree));
+                    let found: Vec<_> = scanned.in_range(KeyRange::ALL, Direction::Forward).collect();
+                    let own = model.iter().filter(|((of, _), _)| *of == tree);
+                    let expected: Vec<_> = own.map(|((_, key), value)| (key.as_slice(), value.as_deref())).collect();
+                    prop_assert_eq!(found, expected);
+                }
                 prop_assert_eq!(changes.get(TreeId(tree), &[key]), Some(value.as_ref().map(std::slice::from_ref)));
             }
             let is_range = |change: &KeyChange<'_>| matches!(change.operation.edit, Edit::DeleteRange { .. });
@@ -447,15 +531,43 @@ mod tests {
             }).collect();
             prop_assert_eq!(changes.iter().count() - ranges.len(), model.len());
             prop_assert_eq!(&all, &model);
-            let range = KeyRange { from: std::ops::Bound::Included(&[5]), to: std::ops::Bound::Excluded(&[30]) };
-            let found: Vec<u8> = changes.in_range(TreeId(1), range, Direction::Backward).iter().map(|(key, _)| key[0]).collect();
-            let mut expected: Vec<u8> = model.keys().filter(|(tree, key)| *tree == 1 && (5..30).contains(&key[0])).map(|(_, key)| key[0]).collect();
-            expected.reverse();
-            prop_assert_eq!(found, expected);
             let range_bytes: usize = ranges.iter().map(|range| 12 + range.key.len() + range.edit.bytes().len()).sum();
             let log_bytes: usize = range_bytes + model.iter().map(|((_, key), value)| 12 + key.len() + value.as_ref().map_or(0, Vec::len)).sum::<usize>();
             prop_assert_eq!(changes.log_bytes(), 8 + log_bytes);
+            let range = KeyRange { from: std::ops::Bound::Included(&[5]), to: std::ops::Bound::Excluded(&[30]) };
+            let found: Vec<u8> = changes.scanned(TreeId(1)).in_range(range, Direction::Backward).map(|(key, _)| key[0]).collect();
+            let mut expected: Vec<u8> = model.keys().filter(|(tree, key)| *tree == 1 && (5..30).contains(&key[0])).map(|(_, key)| key[0]).collect();
+            expected.reverse();
+            prop_assert_eq!(found, expected);
         }
+    }
+
+    /// Keys read for a statement that writes this many documents: each with its index entry, a view, the search for the last
+    /// document, and a deleted range.
+    fn keys_read(documents: u32) -> usize {
+        let [rows, entries, view, other] = [TreeId(1), TreeId(2), TreeId(3), TreeId(4)];
+        KEYS_READ.set(0);
+        let mut changes = Changes::new(usize::MAX, "transaction");
+        for document in 0..documents {
+            let (key, above) = (document.to_be_bytes(), (document + 1).to_be_bytes());
+            assert!(!changes.folds_into(rows) && changes.get(rows, &key).is_none());
+            changes.put(rows, &key, b"value", false);
+            changes.delete(entries, &key);
+            changes.fold(view, &key, b"operand");
+            changes.put(other, &key, b"", false);
+            changes.delete_range(other, KeyRange { from: Bound::Included(&key), to: Bound::Excluded(&above) });
+            let last = changes.scanned(rows).in_range(KeyRange::ALL, Direction::Backward).next();
+            assert_eq!(last, Some((key.as_slice(), Some(b"value".as_slice()))));
+        }
+        assert!(changes.folds_into(view) && changes.changed_trees().eq([rows, entries, other]));
+        assert!(changes.take_failure().is_none());
+        KEYS_READ.get()
+    }
+
+    #[test]
+    fn twice_as_many_documents_take_twice_the_work() {
+        let (one, two) = (keys_read(500), keys_read(1000));
+        assert!(two < 3 * one, "{two} keys are read for twice as many documents, {one} before");
     }
 
     #[test]

@@ -11,7 +11,6 @@
 //! If keys are part of a derived row ([`Fold::derived`]), the row is computed before the transaction folds into the first of them
 //! and after it has folded into all of them. The consequences of a difference are the transaction's next stage ([`Folds::follow`]).
 
-use std::collections::BTreeMap;
 use std::hash::BuildHasher;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -41,8 +40,8 @@ pub(crate) struct Folds {
     rows: Vec<Row>,
     index: HashTable<u32>,
     hasher: DefaultHashBuilder,
-    /// Number of rows of each tree that has any.
-    trees: Vec<(TreeId, usize)>,
+    /// The trees of the rows, sorted.
+    trees: Vec<FoldedTree>,
     size: Size,
     /// Undo log of the newest transaction: the earlier values of its rows, in order.
     undo: Vec<(u32, Option<Vec<u8>>)>,
@@ -51,8 +50,15 @@ pub(crate) struct Folds {
     spare: Vec<Vec<u8>>,
     /// Derived rows that the current stage may change.
     touched: Touched,
-    /// Indexes of the rows that are part of derived rows, by key.
-    ordered: Ordered,
+}
+
+/// A tree of which there are rows.
+pub(super) struct FoldedTree {
+    pub(super) tree: TreeId,
+    /// Number of rows; zero if they were taken back.
+    rows: usize,
+    /// The rows that are part of derived rows.
+    pub(super) ordered: Ordered,
 }
 
 /// Derived rows, each once, with their content before the transaction.
@@ -108,15 +114,21 @@ impl Folds {
 
     /// Adds the memory that the memtable will need for them.
     pub(crate) fn add_demand(&self, demand: &mut Demand, table: &MemtableWriter) {
-        for (tree, rows) in self.trees.iter().filter(|(_, rows)| *rows > 0) {
-            demand.add_some(table, *tree, *rows);
+        for of in self.trees.iter().filter(|of| of.rows > 0) {
+            demand.add_some(table, of.tree, of.rows);
         }
         demand.add_bytes(self.rows.len(), self.size.key_bytes, self.size.value_bytes);
     }
 
     /// Whether a transaction reads a tree of the rows, or changes it other than by folding.
     pub(crate) fn meets(&self, work: &Work) -> bool {
-        self.trees.iter().any(|(tree, rows)| *rows > 0 && (work.reads.is_of(*tree) || work.changes.is_of(*tree)))
+        let has_rows = |tree| self.known_tree(tree).is_ok_and(|at| self.trees[at].rows > 0);
+        !self.is_empty() && (work.reads.is_of_any(has_rows) || work.changes.changed_trees().any(has_rows))
+    }
+
+    /// The place of a tree's record, or where to insert it.
+    fn known_tree(&self, tree: TreeId) -> Result<usize, usize> {
+        self.trees.binary_search_by_key(&tree, |of| of.tree)
     }
 
     /// The keys that the newest transaction has folded, directly or as a consequence. A key may be repeated.
@@ -144,7 +156,6 @@ impl Folds {
         }
         self.index.clear();
         self.trees.clear();
-        self.ordered.clear();
         self.size = Size::default();
         self.before = (0, self.size);
     }
@@ -188,11 +199,9 @@ impl Folds {
             if let Ok(found) = self.index.find_entry(hash, |at| *at as usize == place) {
                 found.remove();
             }
-            if let Some((_, keys)) = self.ordered.iter_mut().find(|(tree, _)| *tree == row.tree) {
-                keys.remove(&row.key);
-            }
-            if let Some((_, count)) = self.trees.iter_mut().find(|(tree, _)| *tree == row.tree) {
-                *count -= 1;
+            if let Ok(at) = self.known_tree(row.tree) {
+                self.trees[at].ordered.remove(&row.key);
+                self.trees[at].rows -= 1;
             }
         }
         self.rows.truncate(rows);
@@ -247,8 +256,7 @@ impl Folds {
         let mut after = Vec::new();
         for row in &touched.rows {
             after.clear();
-            let now =
-                Overlay { view, rows: &self.rows, index: &self.index, hasher: &self.hasher, ordered: &self.ordered };
+            let now = self.overlay(view);
             by.derive(row.number, &row.key, &now, &mut after)?;
             if after == row.before {
                 continue;
@@ -261,6 +269,11 @@ impl Folds {
         Ok(())
     }
 
+    /// The data that a fold may read.
+    fn overlay<'f>(&'f self, view: View<'f>) -> Overlay<'f> {
+        Overlay { view, rows: &self.rows, index: &self.index, hasher: &self.hasher, trees: &self.trees }
+    }
+
     /// Records a derived row before the first fold into one of its keys.
     fn touch(&mut self, by: &dyn Fold, view: &dyn FoldView, (number, key): (u32, &[u8])) -> Result<(), StoreError> {
         let hash = self.hasher.hash_one((number, key));
@@ -270,7 +283,7 @@ impl Folds {
             return Ok(());
         }
         let mut before = Vec::new();
-        let now = Overlay { view, rows: &self.rows, index: &self.index, hasher: &self.hasher, ordered: &self.ordered };
+        let now = self.overlay(view);
         by.derive(number, key, &now, &mut before)?;
         let place = rows.len() as u32;
         self.touched.rows.push(DerivedRow { number, key: key.to_vec(), before });
@@ -347,23 +360,15 @@ impl Folds {
             let row = &rows[*at as usize];
             hasher.hash_one((row.tree, row.key.as_slice()))
         });
-        match self.trees.iter_mut().find(|(of, _)| *of == tree) {
-            Some((_, count)) => *count += 1,
-            None => self.trees.push((tree, 1)),
-        }
+        let at = self.known_tree(tree).unwrap_or_else(|at| {
+            self.trees.insert(at, FoldedTree { tree, rows: 0, ordered: Ordered::new() });
+            at
+        });
+        self.trees[at].rows += 1;
         if is_ordered {
-            self.order(tree, key, place as u32);
+            self.trees[at].ordered.insert(key.to_vec(), place as u32);
         }
         Ok(place)
-    }
-
-    fn order(&mut self, tree: TreeId, key: &[u8], place: u32) {
-        let known = self.ordered.iter().position(|(of, _)| *of == tree);
-        let known = known.unwrap_or_else(|| {
-            self.ordered.push((tree, BTreeMap::new()));
-            self.ordered.len() - 1
-        });
-        self.ordered[known].1.insert(key.to_vec(), place);
     }
 
     fn keep(&mut self, mut bytes: Vec<u8>) {

@@ -1,20 +1,82 @@
-//! The current state overlaid with the folded rows of a batch: the data that a fold may read.
+//! States overlaid with changes that are not in them: a transaction's own, or the folded rows of a batch, which a fold reads.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::hash::BuildHasher;
-use std::ops::{Bound, ControlFlow};
+use std::iter::Peekable;
+use std::ops::ControlFlow;
 
 use hashbrown::{DefaultHashBuilder, HashTable};
 
 use super::fold::FoldView;
+use super::fold_results::FoldedTree;
 use crate::base::error::StoreError;
 use crate::base::key::{Direction, KeyRange, TreeId, Visit};
 use crate::engine::read::view::View;
 use crate::log::{Edit, Operation};
 
-/// Indexes of rows by tree and key.
-pub(super) type Ordered = Vec<(TreeId, BTreeMap<Vec<u8>, u32>)>;
+/// Places of changes of one tree, by key.
+pub(super) type Ordered = BTreeMap<Vec<u8>, u32>;
+
+/// Keys and places in a range, in the scan's order.
+pub(super) fn in_range<'o>(
+    ordered: &'o Ordered,
+    range: KeyRange<'_>,
+    direction: Direction,
+) -> impl Iterator<Item = (&'o [u8], u32)> + use<'o> {
+    let mut entries = (!range.is_empty()).then(|| ordered.range::<[u8], _>((range.from, range.to)));
+    std::iter::from_fn(move || {
+        let entries = entries.as_mut()?;
+        let next = if direction == Direction::Forward { entries.next() } else { entries.next_back() };
+        next.map(|(key, place)| (key.as_slice(), *place))
+    })
+}
+
+/// Overlays a scan with changes, which come in the scan's order; a change without a value is a deletion.
+pub(super) struct Merge<'m, I: Iterator> {
+    own: Peekable<I>,
+    direction: Direction,
+    visit: &'m mut Visit<'m>,
+    /// The visitor broke.
+    pub(super) is_ended: bool,
+}
+
+impl<'m, 'o, I: Iterator<Item = (&'o [u8], Option<&'o [u8]>)>> Merge<'m, I> {
+    pub(super) fn new(own: I, direction: Direction, visit: &'m mut Visit<'m>) -> Self {
+        Merge { own: own.peekable(), direction, visit, is_ended: false }
+    }
+
+    fn show(&mut self, key: &[u8], value: &[u8]) -> ControlFlow<()> {
+        let flow = (self.visit)(key, value);
+        self.is_ended |= flow.is_break();
+        flow
+    }
+
+    /// Takes the next entry of the state: shows the changes before it; a change of the same key replaces it.
+    pub(super) fn take(&mut self, key: &[u8], value: &[u8]) -> ControlFlow<()> {
+        let is_forward = self.direction == Direction::Forward;
+        while let Some((own, new)) = self.own.next_if(|(own, _)| if is_forward { *own <= key } else { *own >= key }) {
+            if let Some(new) = new {
+                self.show(own, new)?;
+            }
+            if own == key {
+                return ControlFlow::Continue(());
+            }
+        }
+        self.show(key, value)
+    }
+
+    /// Shows the changes after the state's last entry.
+    pub(super) fn finish(&mut self) {
+        while !self.is_ended
+            && let Some((own, new)) = self.own.next()
+        {
+            if let Some(new) = new {
+                let _ = self.show(own, new);
+            }
+        }
+    }
+}
 
 /// The value of one key before and after the folds of a batch.
 pub(super) struct Row {
@@ -36,13 +98,13 @@ impl Row {
     }
 }
 
-/// See the module's text.
+/// The state with the folded rows of a batch.
 pub(super) struct Overlay<'f> {
     pub(super) view: &'f dyn FoldView,
     pub(super) rows: &'f [Row],
     pub(super) index: &'f HashTable<u32>,
     pub(super) hasher: &'f DefaultHashBuilder,
-    pub(super) ordered: &'f Ordered,
+    pub(super) trees: &'f [FoldedTree],
 }
 
 impl FoldView for View<'_> {
@@ -77,79 +139,14 @@ impl FoldView for Overlay<'_> {
         direction: Direction,
         visit: &mut Visit<'_>,
     ) -> Result<(), StoreError> {
-        let folded = self.ordered.iter().find(|(of, _)| *of == tree).filter(|_| !is_empty(range));
-        let Some((_, folded)) = folded else { return self.view.scan(tree, range, direction, visit) };
-        let mut folded = Folded::of(folded, range, direction);
-        let mut is_ended = false;
-        self.view.scan(tree, range, direction, &mut |key, value| {
-            let flow = match self.show_folded(&mut folded, Some(key), visit) {
-                Shown::Continue(false) => visit(key, value),
-                Shown::Continue(true) => ControlFlow::Continue(()),
-                Shown::Break(()) => ControlFlow::Break(()),
-            };
-            is_ended = flow.is_break();
-            flow
-        })?;
-        if !is_ended {
-            let _ = self.show_folded(&mut folded, None, visit);
-        }
+        let known = self.trees.binary_search_by_key(&tree, |of| of.tree);
+        let ordered = known.ok().map(|at| &self.trees[at].ordered).filter(|ordered| !ordered.is_empty());
+        let Some(ordered) = ordered else { return self.view.scan(tree, range, direction, visit) };
+        let folded = in_range(ordered, range, direction);
+        let folded = folded.map(|(key, place)| (key, self.rows[place as usize].new.as_deref()));
+        let mut merge = Merge::new(folded, direction, visit);
+        self.view.scan(tree, range, direction, &mut |key, value| merge.take(key, value))?;
+        merge.finish();
         Ok(())
-    }
-}
-
-/// `Break` if the visitor broke; otherwise whether a folded entry has replaced the tree's entry.
-type Shown = ControlFlow<(), bool>;
-
-impl Overlay<'_> {
-    /// Visits the folded entries up to and including a key.
-    fn show_folded(&self, folded: &mut Folded<'_>, until: Option<&[u8]>, visit: &mut Visit<'_>) -> Shown {
-        while let Some((key, place)) = folded.peek() {
-            let is_it = match until.map(|until| if folded.is_forward { key.cmp(until) } else { until.cmp(key) }) {
-                Some(std::cmp::Ordering::Greater) => break,
-                order => order == Some(std::cmp::Ordering::Equal),
-            };
-            folded.next();
-            if let Some(value) = &self.rows[place as usize].new {
-                visit(key, value)?;
-            }
-            if is_it {
-                return Shown::Continue(true);
-            }
-        }
-        Shown::Continue(false)
-    }
-}
-
-/// Folded entries of a range in the scan's direction.
-struct Folded<'k> {
-    entries: std::collections::btree_map::Range<'k, Vec<u8>, u32>,
-    is_forward: bool,
-    next: Option<(&'k [u8], u32)>,
-}
-
-impl<'k> Folded<'k> {
-    fn of(keys: &'k BTreeMap<Vec<u8>, u32>, range: KeyRange<'_>, direction: Direction) -> Folded<'k> {
-        let entries = keys.range::<[u8], _>((range.from, range.to));
-        let mut folded = Folded { entries, is_forward: direction == Direction::Forward, next: None };
-        folded.next();
-        folded
-    }
-
-    fn peek(&self) -> Option<(&'k [u8], u32)> {
-        self.next
-    }
-
-    fn next(&mut self) {
-        let next = if self.is_forward { self.entries.next() } else { self.entries.next_back() };
-        self.next = next.map(|(key, place)| (key.as_slice(), *place));
-    }
-}
-
-/// `BTreeMap::range` panics for such a range.
-fn is_empty(range: KeyRange<'_>) -> bool {
-    match (range.from, range.to) {
-        (Bound::Excluded(from), Bound::Excluded(to)) => from >= to,
-        (Bound::Included(from) | Bound::Excluded(from), Bound::Included(to) | Bound::Excluded(to)) => from > to,
-        _ => false,
     }
 }

@@ -97,11 +97,11 @@ impl Reads {
         !self.is_everything
     }
 
-    /// Whether anything of this tree was read.
-    pub(crate) fn is_of(&self, tree: TreeId) -> bool {
+    /// Whether anything of these trees was read.
+    pub(crate) fn is_of_any(&self, is_one: impl Fn(TreeId) -> bool) -> bool {
         self.is_everything
-            || self.points.iter().any(|(of, ..)| *of == tree)
-            || self.ranges.iter().any(|range| range.tree == tree)
+            || self.points.iter().any(|(tree, _)| is_one(*tree))
+            || self.ranges.iter().any(|range| is_one(range.tree))
     }
 
     /// Whether anything read was changed in this memtable by a version above `since`.

@@ -2,10 +2,11 @@
 //! after a conflict.
 
 use std::borrow::Cow;
-use std::ops::{Bound, ControlFlow};
+use std::ops::Bound;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use super::changes::Changes;
+use super::overlay::Merge;
 use super::reads::Reads;
 use crate::base::error::StoreError;
 use crate::base::key::{Direction, Entry, KeyRange, Span, TreeId, Version, Visit};
@@ -99,6 +100,7 @@ impl Work {
             self.changes.clear();
             return Err(StoreError::Aborted);
         }
+        self.changes.forget_order();
         match self.changes.take_failure() {
             Some(failure) => Err(failure),
             None => Ok(()),
@@ -137,20 +139,26 @@ impl Tx<'_> {
         visit: &mut Visit<'_>,
     ) -> Result<(), StoreError> {
         self.refuse_after_fold(tree)?;
-        let changes = &self.work.changes;
-        let own = changes.in_range(tree, range, direction);
+        let own = self.work.changes.scanned(tree);
         let mut last = None;
-        let mut merge = OwnChanges { own: &own, at: 0, direction, last: &mut last, visit };
-        let result = if changes.spans(tree).next().is_none() {
+        let mut visit = |key: &[u8], value: &[u8]| {
+            let flow = visit(key, value);
+            if flow.is_break() {
+                last = Some(key.to_vec());
+            }
+            flow
+        };
+        let mut merge = Merge::new(own.in_range(range, direction), direction, &mut visit);
+        let result = if own.spans().next().is_none() {
             self.view.scan(tree, range, direction, &mut |key, value| merge.take(key, value))
         } else {
-            let mut gaps = gaps_between(changes.spans(tree), range);
+            let mut gaps = gaps_between(own.spans(), range);
             if direction == Direction::Backward {
                 gaps.reverse();
             }
-            gaps.into_iter().try_for_each(|gap| match merge.last {
-                None => self.view.scan(tree, gap, direction, &mut |key, value| merge.take(key, value)),
-                Some(_) => Ok(()),
+            gaps.into_iter().try_for_each(|gap| match merge.is_ended {
+                false => self.view.scan(tree, gap, direction, &mut |key, value| merge.take(key, value)),
+                true => Ok(()),
             })
         };
         if result.is_ok() {
@@ -232,58 +240,4 @@ fn gaps_between<'k>(spans: impl Iterator<Item = &'k Span>, range: KeyRange<'k>) 
     }
     gaps.push(KeyRange { from, to: range.to });
     gaps
-}
-
-/// Overlays a scan of the view with a transaction's own changes.
-struct OwnChanges<'m> {
-    own: &'m [(&'m [u8], Option<&'m [u8]>)],
-    at: usize,
-    direction: Direction,
-    /// The last key visited, set if the visitor broke.
-    last: &'m mut Option<Vec<u8>>,
-    visit: &'m mut Visit<'m>,
-}
-
-impl OwnChanges<'_> {
-    fn show(&mut self, key: &[u8], value: &[u8]) -> ControlFlow<()> {
-        let flow = (self.visit)(key, value);
-        if flow.is_break() {
-            *self.last = Some(key.to_vec());
-        }
-        flow
-    }
-
-    /// Takes the view's next entry: shows the own changes before it; an own change of the same key replaces it.
-    fn take(&mut self, key: &[u8], value: &[u8]) -> ControlFlow<()> {
-        while let Some((own_key, own_value)) = self.own.get(self.at).copied() {
-            let order = match self.direction {
-                Direction::Forward => own_key.cmp(key),
-                Direction::Backward => key.cmp(own_key),
-            };
-            if order.is_gt() {
-                break;
-            }
-            self.at += 1;
-            if let Some(own_value) = own_value {
-                self.show(own_key, own_value)?;
-            }
-            if order.is_eq() {
-                return ControlFlow::Continue(());
-            }
-        }
-        self.show(key, value)
-    }
-
-    /// Shows the own changes after the view's last entry.
-    fn finish(&mut self) {
-        while self.last.is_none() && self.at < self.own.len() {
-            let (key, value) = self.own[self.at];
-            self.at += 1;
-            if let Some(value) = value
-                && self.show(key, value).is_break()
-            {
-                return;
-            }
-        }
-    }
 }
