@@ -124,6 +124,9 @@ impl WriteTransaction for Tx<'_> {
     fn fold(&mut self, tree: TreeId, key: &[u8], operand: &[u8]) {
         Tx::fold(self, tree, key, operand);
     }
+    fn folds_count(&self) -> u64 {
+        Tx::folds_count(self) as u64
+    }
 }
 
 impl WriteTransaction for LargeTx {

@@ -14,7 +14,7 @@ pub(super) const ROWS_PER_WRITE: u64 = 16;
 pub(crate) struct StatementCounts {
     /// Documents inserted, changed or deleted.
     pub(crate) documents: u64,
-    /// Rows read, where each written document counts as [`ROWS_PER_WRITE`].
+    /// Rows read, where each written document counts as [`ROWS_PER_WRITE`], and each change of a view's row as one.
     pub(crate) rows_read: u64,
     /// Rows read, without the written documents.
     pub(crate) looked_at: u64,

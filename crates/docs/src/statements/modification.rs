@@ -188,8 +188,9 @@ impl Modification {
             let forms = self.changing.forms.get(source).map_or(&[][..], |forms| forms);
             let (collection, change, names, at) = (collection, &mut *change, &self.names, &at);
             let mut one = DocumentWrite { changing: &self.changing, parameters, collection, change, forms, names, at };
+            let folds_before = one.change.folds_count();
             rows_returned.done.documents += u64::from(one.write(row, &mut rows_returned, &mut scratch)?);
-            rows_returned.done.rows_read += ROWS_PER_WRITE;
+            rows_returned.done.rows_read += ROWS_PER_WRITE + one.change.folds_count() - folds_before;
             check(rows_returned.done.rows_read, rows_returned.budget)?;
         }
         Ok(rows_returned.done)
@@ -216,4 +217,122 @@ pub(super) fn first_field(row: &[u8]) -> &[u8] {
     let mut rest = row;
     take_field(&mut rest);
     &row[..row.len() - rest.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use std::borrow::Cow;
+    use std::ops::ControlFlow;
+
+    use super::*;
+    use crate::config::Config;
+    use crate::database::{CollectionId, DocumentDatabase, Write};
+    use crate::engine::{Direction, KeyRange, StoreError, StoreOptions, TreeId, Tx};
+    use crate::error::WriteError;
+    use crate::writes::{Op, Precondition};
+
+    const CONFIG: &str = "[collections.tasks]\nkey = { field = \"id\", type = \"u32\" }\nunique = [[\"name\"]]\n\
+        indexes = [[\"size\"]]\nreferences = { parent = \"tasks\" }\n\
+        [views.sizes]\nquery = \"SELECT owner, COUNT(*) AS n, SUM(size) AS s, MIN(size) AS least, \
+        COUNT(DISTINCT size) AS sizes FROM tasks GROUP BY owner\"\n";
+
+    /// Counts the operations of a transaction and the entries that its scans visit.
+    struct Counting<'c, 't> {
+        tx: &'c mut Tx<'t>,
+        steps: u64,
+    }
+
+    impl WriteTransaction for Counting<'_, '_> {
+        fn get(&mut self, tree: TreeId, key: &[u8]) -> Result<Option<Cow<'_, [u8]>>, StoreError> {
+            self.steps += 1;
+            self.tx.get(tree, key)
+        }
+        fn scan(
+            &mut self,
+            tree: TreeId,
+            range: KeyRange<'_>,
+            direction: Direction,
+            visit: &mut dyn FnMut(&[u8], &[u8]) -> ControlFlow<()>,
+        ) -> Result<(), StoreError> {
+            self.steps += 1;
+            self.tx.scan(tree, range, direction, &mut |key, value| {
+                self.steps += 1;
+                visit(key, value)
+            })
+        }
+        fn put(&mut self, tree: TreeId, key: &[u8], value: &[u8]) {
+            self.steps += 1;
+            self.tx.put(tree, key, value);
+        }
+        fn put_stamped(&mut self, tree: TreeId, key: &[u8], value: &[u8]) {
+            self.steps += 1;
+            self.tx.put_stamped(tree, key, value);
+        }
+        fn delete(&mut self, tree: TreeId, key: &[u8]) {
+            self.steps += 1;
+            self.tx.delete(tree, key);
+        }
+        fn fold(&mut self, tree: TreeId, key: &[u8], operand: &[u8]) {
+            self.steps += 1;
+            self.tx.fold(tree, key, operand);
+        }
+        fn folds_count(&self) -> u64 {
+            self.tx.folds_count() as u64
+        }
+    }
+
+    /// Steps and counts of a statement that writes this many documents.
+    fn work(database: &DocumentDatabase, sql: &str, documents: i64) -> (u64, StatementCounts, u64) {
+        let statement = Modification::prepare(sql, database.catalog()).unwrap();
+        let collection = database.collection_at(CollectionId(0));
+        let budget = Budget {
+            rows_max: u64::MAX,
+            output_bytes_max: 64 << 20,
+            memory_bytes_max: 64 << 20,
+            spill: None,
+            deadline: None,
+            now_ms: 0,
+        };
+        let mut work = None;
+        let commit = database.store().commit(&mut |tx| {
+            let mut counting = Counting { tx, steps: 0 };
+            let parameters = [Value::Integer(documents)];
+            let counts = statement.apply(collection, &mut counting, &parameters, &budget, &mut RowList::default());
+            work = Some((counting.steps, counts.unwrap(), counting.folds_count()));
+            Ok(())
+        });
+        commit.unwrap();
+        let (steps, counts, folds) = work.unwrap();
+        assert_eq!(counts.documents, documents.unsigned_abs());
+        (steps, counts, folds)
+    }
+
+    #[test]
+    fn twice_as_many_documents_take_twice_the_steps_and_changes_of_views_count_as_rows() {
+        let folder = tempfile::tempdir().unwrap();
+        let config = Config::parse("c.toml".as_ref(), CONFIG).unwrap();
+        let database = DocumentDatabase::open(&config, folder.path(), StoreOptions::default()).unwrap().0;
+        let stored = database.transact(&mut |tx| {
+            (0..1200).rev().try_for_each(|id| {
+                let parent = if id == 1199 { "null".to_owned() } else { format!("{}", id + 1) };
+                let (owner, body) = (id % 7, format!("{{\"id\":{id},\"name\":\"{id}\",\"size\":{id},"));
+                let body = format!("{body}\"owner\":{owner},\"parent\":{parent}}}").into_bytes();
+                let op = Op::Insert { body };
+                let write = Write { collection: CollectionId(0), op, precondition: Precondition::None };
+                tx.write(&write).map(drop)
+            })
+        });
+        assert!(matches!(stored, Ok::<(), WriteError>(())), "{stored:?}");
+        let statements = [
+            "UPDATE tasks SET size = size + 1, name = name || '.' WHERE id < :n",
+            // Each one refers to the next one, which can go only later.
+            "DELETE FROM tasks WHERE id IN (SELECT id FROM tasks ORDER BY id LIMIT :n)",
+        ];
+        for sql in statements {
+            let ((one, ..), (two, counts, folds)) = (work(&database, sql, 300), work(&database, sql, 600));
+            assert!(two < 3 * one, "{sql}: {two} steps for twice as many documents, {one} before");
+            assert!(folds >= 600, "{sql}: {folds}");
+            assert_eq!(counts.rows_read, counts.looked_at + 16 * 600 + folds, "{sql}");
+        }
+    }
 }

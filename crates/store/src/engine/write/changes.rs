@@ -237,6 +237,11 @@ impl Changes {
         !self.folds.is_empty()
     }
 
+    /// Number of operands.
+    pub(crate) fn folds_count(&self) -> usize {
+        self.folds.len()
+    }
+
     /// Whether it has operands for this tree.
     pub(crate) fn folds_into(&self, tree: TreeId) -> bool {
         !self.folds.is_empty() && self.known_tree(tree).is_some_and(|of| of.is_folded)

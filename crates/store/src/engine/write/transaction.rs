@@ -211,6 +211,11 @@ impl Tx<'_> {
         self.work.changes.fold(tree, key, operand);
     }
 
+    /// Number of operands so far. The committer applies them, so they are work during which other commits wait.
+    pub fn folds_count(&self) -> usize {
+        self.work.changes.folds_count()
+    }
+
     /// Returns an error if the transaction has folded into the tree, whose content is then known only at commit.
     fn refuse_after_fold(&self, tree: TreeId) -> Result<(), StoreError> {
         match self.work.changes.folds_into(tree) {
