@@ -8,8 +8,8 @@ use crate::base::key::{TreeId, Version};
 use crate::disk::Disk;
 use crate::engine::Engine;
 use crate::engine::feed::reader::ChangeReader;
-use crate::engine::lifecycle::at_rest;
 use crate::engine::lifecycle::threads::Running;
+use crate::engine::lifecycle::{at_rest, folder};
 use crate::engine::load::bulk::BulkTree;
 use crate::engine::load::large::LargeTx;
 use crate::engine::options::StoreOptions;
@@ -33,7 +33,7 @@ pub struct Store {
 impl Store {
     /// Opens or creates the store in a directory.
     pub fn open(dir: &Path, options: StoreOptions) -> Result<(Store, Recovery), StoreError> {
-        Store::open_on(Arc::new(at_rest::open_disk(dir)?), options)
+        Store::open_on(Arc::new(folder::open_disk(dir)?), options)
     }
 
     /// Whether this directory holds a store.

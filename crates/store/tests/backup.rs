@@ -275,6 +275,54 @@ fn what_a_killed_copy_left_is_no_store_and_gives_way_to_the_next() {
     check_same(&store, target.path());
 }
 
+/// Copies the files of a folder into a new one.
+fn copy_files(from: &Path, to: &Path) {
+    std::fs::create_dir(to).unwrap();
+    for entry in std::fs::read_dir(from).unwrap() {
+        let path = entry.unwrap().path();
+        std::fs::copy(&path, to.join(path.file_name().unwrap())).unwrap();
+    }
+}
+
+#[test]
+fn a_backup_has_no_name_before_it_is_whole_and_what_a_killed_one_left_is_replaced() {
+    let directory = tempfile::tempdir().unwrap();
+    let (store, trees) = filled(&directory.path().join("store"));
+    let all = rows(&store, trees[0]);
+    let [to, part, killed] = ["b", ".b.part", "killed"].map(|name| directory.path().join(name));
+    // Killed at any of these moments, it would leave this.
+    let (mut seen, mut give_up) = (0, true);
+    let mut watch = |progress: CopyProgress| {
+        seen += 1;
+        assert!(!to.exists() && part.exists());
+        if !progress.is_verifying || killed.exists() {
+            return ControlFlow::Continue(());
+        }
+        copy_files(&part, &killed);
+        if std::mem::take(&mut give_up) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    };
+    assert!(store.backup(&to, &mut watch).is_err());
+    assert!(!to.exists() && !part.exists(), "nothing is left of a backup that was given up");
+    std::fs::rename(&killed, &part).unwrap();
+    store.backup(&to, &mut watch).unwrap();
+    assert!(seen > 2 && !part.exists());
+    check_same(&store, &to);
+    // Killed when it was complete, before it got its name.
+    std::fs::rename(&to, &part).unwrap();
+    store.backup(&to, &mut go_on).unwrap();
+    check_same(&store, &to);
+    // The same for a restore.
+    let (restored, part) = (directory.path().join("r"), directory.path().join(".r.part"));
+    copy_files(&killed, &part);
+    let mut watch = |_| {
+        assert!(!restored.exists() && part.exists());
+        ControlFlow::Continue(())
+    };
+    Store::restore(&to, &restored, &mut watch).unwrap();
+    assert!(!part.exists());
+    assert_eq!(rows(&open(&restored), trees[0]), all);
+}
+
 #[test]
 fn a_damaged_page_of_the_source_ends_the_backup_with_its_place() {
     let (source, target) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());

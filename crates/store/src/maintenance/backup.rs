@@ -10,8 +10,7 @@ use crate::base::error::StoreError;
 use crate::disk::Disk;
 use crate::engine::Engine;
 use crate::engine::checkpoint::pace;
-use crate::engine::lifecycle::at_rest::open_disk;
-use crate::engine::lifecycle::folder::{PART_NAME, Unfinished};
+use crate::engine::lifecycle::folder::{self, FolderLock, PART_NAME, Unfinished};
 use crate::log;
 use crate::store::Store;
 use crate::tree::{Copied, Target, TreeView, Watch, copy};
@@ -22,20 +21,25 @@ impl Store {
     /// checkpoints replace.
     ///
     /// The folder becomes a store only when this returns, after the copy was read back and verified. A crash before
-    /// that leaves no store.
+    /// that leaves no store, and no folder if it was missing; only a hidden one beside it, which the next backup of that name
+    /// replaces.
     pub fn backup(&self, to: &Path, watch: &mut Watch<'_>) -> Result<Copied, StoreError> {
-        self.backup_on(&open_disk(to)?, watch)
+        folder::make(to, |disk| self.engine().backup(disk, watch))
     }
 
     /// The same on any disk.
     pub fn backup_on(&self, to: &dyn Disk, watch: &mut Watch<'_>) -> Result<Copied, StoreError> {
-        self.engine().backup(to, watch)
+        Ok(self.engine().backup(to, watch)?.0)
     }
 }
 
 impl Engine {
-    /// Copies everything visible at the call into an empty folder, which becomes a store.
-    pub(crate) fn backup(self: &Arc<Engine>, disk: &dyn Disk, watch: &mut Watch<'_>) -> Result<Copied, StoreError> {
+    /// Copies everything visible at the call into an empty folder, which becomes a store and stays locked.
+    pub(crate) fn backup(
+        self: &Arc<Engine>,
+        disk: &dyn Disk,
+        watch: &mut Watch<'_>,
+    ) -> Result<(Copied, FolderLock), StoreError> {
         let unfinished = Unfinished::begin(disk)?;
         self.checkpoint()?;
         let view = {
@@ -46,8 +50,7 @@ impl Engine {
         let copied = self.copy_to(disk, &view, log::BEGINNING, watch)?;
         drop(view);
         log::create_least(disk)?;
-        unfinished.finish()?;
-        Ok(copied)
+        Ok((copied, unfinished.finish()?))
     }
 
     pub(super) fn copy_to(

@@ -9,8 +9,8 @@ use crate::base::error::StoreError;
 use crate::base::key::Version;
 use crate::base::limits::TREE_NAME;
 use crate::disk::{Access, Disk, DiskFile};
-use crate::engine::lifecycle::at_rest::{lock_source, open_disk, refuse_unless_store};
-use crate::engine::lifecycle::folder::{PART_NAME, Unfinished};
+use crate::engine::lifecycle::at_rest::{lock_source, refuse_unless_store};
+use crate::engine::lifecycle::folder::{self, FolderLock, PART_NAME, Unfinished, open_disk};
 use crate::log;
 use crate::store::Store;
 use crate::tree::given_up;
@@ -50,26 +50,30 @@ impl Store {
     /// folder becomes a store only when this returns, after the copy was read back and verified.
     pub fn restore(from: &Path, to: &Path, watch: &mut WatchRestore<'_>) -> Result<Restored, StoreError> {
         refuse_unless_store(from)?;
-        Store::restore_on(&open_disk(from)?, &open_disk(to)?, watch)
+        let from = open_disk(from)?;
+        folder::make(to, |to| restore(&from, to, watch))
     }
 
     /// The same between any two disks.
     pub fn restore_on(from: &dyn Disk, to: &dyn Disk, watch: &mut WatchRestore<'_>) -> Result<Restored, StoreError> {
-        let _lock = lock_source(from)?;
-        let unfinished = Unfinished::begin(to)?;
-        let mut copying = Copying { from, to, progress: RestoreProgress::default(), watch };
-        let names = from.list().map_err(|error| StoreError::io("list the backup", error))?;
-        // The tree file comes first: its unfinished name marks the folder as incomplete.
-        for SourceFile { name, file } in copying.open_all(&names)? {
-            copying.file(&name, &*file)?;
-        }
-        let bytes = copying.progress.bytes;
-        copying.progress.is_verifying = true;
-        copying.report()?;
-        let (version, entries) = check(to)?;
-        unfinished.finish()?;
-        Ok(Restored { version, entries, bytes })
+        Ok(restore(from, to, watch)?.0)
     }
+}
+
+fn restore(from: &dyn Disk, to: &dyn Disk, watch: &mut WatchRestore<'_>) -> Result<(Restored, FolderLock), StoreError> {
+    let _lock = lock_source(from)?;
+    let unfinished = Unfinished::begin(to)?;
+    let mut copying = Copying { from, to, progress: RestoreProgress::default(), watch };
+    let names = from.list().map_err(|error| StoreError::io("list the backup", error))?;
+    // The tree file comes first: its unfinished name marks the folder as incomplete.
+    for SourceFile { name, file } in copying.open_all(&names)? {
+        copying.file(&name, &*file)?;
+    }
+    let bytes = copying.progress.bytes;
+    copying.progress.is_verifying = true;
+    copying.report()?;
+    let (version, entries) = check(to)?;
+    Ok((Restored { version, entries, bytes }, unfinished.finish()?))
 }
 
 /// A restore in progress.

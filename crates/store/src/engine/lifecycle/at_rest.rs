@@ -7,7 +7,7 @@ use std::path::Path;
 use super::folder::{FolderLock, lock};
 use crate::base::error::StoreError;
 use crate::base::limits::{LOCK_NAME, TREE_NAME};
-use crate::disk::{Disk, SystemDisk};
+use crate::disk::Disk;
 
 /// Whether this directory holds a store.
 pub(crate) fn is_store(dir: &Path) -> bool {
@@ -21,11 +21,6 @@ pub(crate) fn refuse_unless_store(dir: &Path) -> Result<(), StoreError> {
     }
     let source = io::Error::new(io::ErrorKind::NotFound, "no store in this folder");
     Err(StoreError::io(format!("open {}", dir.display()), source))
-}
-
-/// A folder as a disk; created if missing.
-pub(crate) fn open_disk(dir: &Path) -> Result<SystemDisk, StoreError> {
-    SystemDisk::new(dir).map_err(|error| StoreError::io(format!("make the directory {}", dir.display()), error))
 }
 
 /// Keeps other processes from opening the source. A source that was never opened has no lock file, and none is created.

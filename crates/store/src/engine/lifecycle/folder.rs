@@ -7,12 +7,17 @@
 //! 4. [`PART_NAME`] is renamed to the tree file, and the directory is synced. This step makes the folder a store.
 //!
 //! A failure before step 4 removes what was written. A crash leaves it, and the next copy into the same folder removes it.
+//!
+//! All this happens in a hidden folder that is renamed at the end ([`make`]), so a killed copy leaves nothing under the name of
+//! the folder. The steps remain for a folder that exists and is empty: it may be a mount point, which cannot be renamed.
 
+use std::ffi::{OsStr, OsString};
 use std::io;
+use std::path::Path;
 
 use crate::base::error::StoreError;
 use crate::base::limits::{LOCK_NAME, TREE_NAME};
-use crate::disk::{DirectoryLock, Disk};
+use crate::disk::{DirectoryLock, Disk, SystemDisk};
 use crate::log;
 
 /// The tree file of an unfinished copy.
@@ -22,7 +27,7 @@ pub(crate) const PART_NAME: &str = "tree.part";
 pub(crate) struct Unfinished<'d> {
     disk: &'d dyn Disk,
     is_finished: bool,
-    _lock: FolderLock,
+    lock: FolderLock,
 }
 
 impl<'d> Unfinished<'d> {
@@ -33,17 +38,57 @@ impl<'d> Unfinished<'d> {
         let lock = lock(disk)?;
         refuse_unless_empty(disk)?;
         remove_remains(disk)?;
-        Ok(Unfinished { disk, is_finished: false, _lock: lock })
+        Ok(Unfinished { disk, is_finished: false, lock })
     }
 
-    /// Step 4.
-    pub(crate) fn finish(mut self) -> Result<(), StoreError> {
+    /// Step 4. The folder stays locked.
+    pub(crate) fn finish(mut self) -> Result<FolderLock, StoreError> {
         let context = |error| StoreError::io(format!("rename {PART_NAME}"), error);
         self.disk.sync_dir().map_err(context)?;
         self.disk.rename(PART_NAME, TREE_NAME).map_err(context)?;
         self.is_finished = true;
-        self.disk.sync_dir().map_err(context)
+        self.disk.sync_dir().map_err(context)?;
+        Ok(std::mem::take(&mut self.lock))
     }
+}
+
+/// A folder as a disk; created if missing.
+pub(crate) fn open_disk(dir: &Path) -> Result<SystemDisk, StoreError> {
+    SystemDisk::new(dir).map_err(|error| StoreError::io(format!("make the directory {}", dir.display()), error))
+}
+
+/// Makes a folder that gets its name when it is filled. One that exists is filled in place.
+pub(crate) fn make<R>(
+    to: &Path,
+    fill: impl FnOnce(&dyn Disk) -> Result<(R, FolderLock), StoreError>,
+) -> Result<R, StoreError> {
+    let (Some(parent), Some(name), false) = (to.parent(), to.file_name(), to.exists()) else {
+        return Ok(fill(&open_disk(to)?)?.0);
+    };
+    let part = parent.join([OsStr::new("."), name, OsStr::new(".part")].into_iter().collect::<OsString>());
+    let disk = open_disk(&part)?;
+    let context = |error| StoreError::io(format!("rename {} to {}", part.display(), to.display()), error);
+    let made = remove_unnamed(&disk).and_then(|()| fill(&disk)).and_then(|(filled, _lock)| {
+        std::fs::rename(&part, to).map_err(context)?;
+        open_disk(parent)?.sync_dir().map_err(context)?;
+        Ok(filled)
+    });
+    if made.as_ref().is_err_and(|error| !matches!(error, StoreError::Locked)) {
+        // If it holds anything else, it stays.
+        let _ = disk.remove(LOCK_NAME).and_then(|()| std::fs::remove_dir(&part));
+    }
+    made
+}
+
+/// Removes a copy that was complete and was killed before it got its name.
+fn remove_unnamed(disk: &dyn Disk) -> Result<(), StoreError> {
+    let _lock = lock(disk)?;
+    let names = names(disk)?;
+    let is_whole = names.iter().any(|name| name == TREE_NAME);
+    for name in names.iter().filter(|name| is_whole && (log::is_segment(name) || *name == TREE_NAME)) {
+        disk.remove(name).map_err(|error| StoreError::io("remove an unfinished copy", error))?;
+    }
+    Ok(())
 }
 
 impl Drop for Unfinished<'_> {
@@ -58,6 +103,7 @@ impl Drop for Unfinished<'_> {
 
 /// Keeps other processes out of a folder, by its lock file and by a lock on the tree file itself: the lock file may be
 /// deleted, or be left behind when a store's files are copied by hand.
+#[derive(Default)]
 pub(crate) struct FolderLock {
     directory: Option<DirectoryLock>,
     tree: Option<DirectoryLock>,
