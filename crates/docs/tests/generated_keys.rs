@@ -72,8 +72,49 @@ fn numbers_that_documents_bring_are_stepped_over() {
     assert_eq!(number(&service, "{}"), Ok(11));
     assert_eq!(number(&service, r#"{"id":5}"#), Ok(5));
     assert_eq!(number(&service, "{}"), Ok(12));
-    assert_eq!(number(&service, r#"{"id":4294967295}"#), Ok(u32::MAX));
-    assert!(matches!(number(&service, "{}"), Err(WriteError::Conflict { what }) if what.contains("no number left")));
+}
+
+#[test]
+fn no_number_that_a_document_brings_uses_the_counter_up() {
+    let config = config(CONFIG);
+    let mut service = Service::new(&config);
+    assert_eq!(number(&service, "{}"), Ok(1));
+    for (round, brought) in [u32::MAX, u32::MAX - 1, u32::MAX - 2, u32::MAX - u32::MAX / 16 + 1].into_iter().enumerate()
+    {
+        assert_eq!(number(&service, &format!("{{\"id\":{brought}}}")), Ok(brought));
+        let next = 2 * u32::try_from(round).unwrap() + 2;
+        assert_eq!(number(&service, "{}"), Ok(next), "{brought}");
+        service = reopened(service, &config);
+        assert_eq!(number(&service, "{}"), Ok(next + 1), "{brought}");
+    }
+    // The last number that moves the counter. Behind it, numbers in use are stepped over one by one, up to the last of all.
+    let last = u32::MAX - u32::MAX / 16;
+    let used = [last + 1, last + 2, last + 3, last + 4, last + 7];
+    used.iter().for_each(|id| drop(number(&service, &format!("{{\"id\":{id}}}"))));
+    assert_eq!(number(&service, &format!("{{\"id\":{last}}}")), Ok(last));
+    for given in [last + 5, last + 6, last + 8] {
+        assert_eq!(number(&service, "{}"), Ok(given));
+        service = reopened(service, &config);
+    }
+}
+
+#[test]
+fn a_counter_of_64_bits_goes_on_beside_the_largest_key() {
+    let config = config("[collections.notes]\nkey = { field = \"id\", type = \"i64\", generate = \"counter\" }\n");
+    let mut service = Service::new(&config);
+    let number = |service: &Service, body: &str| {
+        let written = service.run(&format!("insert notes {body}"))?;
+        Ok::<_, WriteError>(KeyType::I64.of_bytes(&written.key).unwrap().to_string())
+    };
+    assert_eq!(number(&service, "{}").as_deref(), Ok("1"));
+    for brought in [i64::MAX, i64::MAX - 1] {
+        assert_eq!(number(&service, &format!("{{\"id\":{brought}}}")), Ok(brought.to_string()));
+    }
+    assert_eq!(number(&service, "{}").as_deref(), Ok("2"));
+    service = reopened(service, &config);
+    assert_eq!(number(&service, "{}").as_deref(), Ok("3"));
+    drop(service.run(&format!("delete notes/{}", i64::MAX)).unwrap());
+    assert_eq!(number(&service, "{}").as_deref(), Ok("4"));
 }
 
 #[test]

@@ -2,7 +2,9 @@
 //!
 //! - `counter`: the numbers from 1 on, for number keys. Each number is given only once, even if the document is not stored. So
 //!   gaps arise from a refused insert, from a crash (at most [`BLOCK`] numbers), and from a statement or steps that are
-//!   retried because of concurrent writes. Numbers that clients chose are skipped.
+//!   retried because of concurrent writes. The counter steps over the documents that clients stored under numbers of their own,
+//!   but no such number uses it up: it is never moved into the last [`LAST_PART`]th of the numbers by them, and there it skips
+//!   the numbers in use one by one.
 //! - `uuid`: version 7 of RFC 9562, for text keys: they sort by the time of creation.
 //!
 //! The counter is in memory, so concurrent inserts do not conflict. The row on disk (row NAME of the tree `sequences`, 8 bytes,
@@ -15,7 +17,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
 use crate::catalog::{CollectionInfo, KeyGeneration};
-use crate::encoding::{Key, Scalar};
+use crate::encoding::{Key, KeyType, Scalar};
 use crate::engine::{Direction, KeyRange, ReadView, Store, TreeId, WriteTransaction};
 use crate::error::{ReadError, WriteError};
 
@@ -28,6 +30,8 @@ const BLOCK: i64 = 256;
 const AHEAD: i64 = BLOCK / 2;
 /// Attempts to find a free number for one document. A number in use moves the counter past all documents.
 const TRIES_MAX: usize = 3;
+/// Documents move the counter up to the last part of the numbers of its type.
+const LAST_PART: i64 = 16;
 
 /// A collection's key generator.
 #[derive(Debug)]
@@ -68,9 +72,11 @@ impl Keys {
             }
             (Some(KeyGeneration::Counter), _) => {
                 let sequences = store.tree(TREE)?;
-                let reserved = view.get(sequences, info.name.as_bytes())?.map_or(0, |row| number(&row));
-                let mut last = None;
-                view.scan(info.tree, ALL, Direction::Backward, &mut |key, _| {
+                // A row that is no number comes from a counter that was used up by a client's number.
+                let reserved = view.get(sequences, info.name.as_bytes())?.map(|row| number(&row));
+                let reserved = reserved.filter(|reserved| is_key(info, *reserved)).unwrap_or(0);
+                let (mut last, bound) = (None, bound(info));
+                view.scan(info.tree, until(bound.as_ref()), Direction::Backward, &mut |key, _| {
                     last = of_key(info, key);
                     ControlFlow::Break(())
                 })?;
@@ -188,14 +194,28 @@ impl KeyCounter {
         Ok(true)
     }
 
-    /// Moves the counter past all stored documents.
+    /// Moves the counter past all stored documents, except for those in the last part of the numbers. In that part it is moved past
+    /// the documents that follow each other without a gap.
     fn step_over_all<C: WriteTransaction>(&self, info: &CollectionInfo, change: &mut C) -> Result<(), WriteError> {
-        let mut last = None;
-        change.scan(info.tree, ALL, Direction::Backward, &mut |key, _| {
+        let (mut last, bound) = (None, bound(info));
+        change.scan(info.tree, until(bound.as_ref()), Direction::Backward, &mut |key, _| {
             last = of_key(info, key);
             ControlFlow::Break(())
         })?;
         self.next.fetch_max(behind(last), Ordering::Relaxed);
+        let mut next = self.next.load(Ordering::Relaxed);
+        let Some(from) = info.key.kind.of_scalar(Scalar::Integer(next)) else { return Ok(()) };
+        if bound.is_some_and(|bound| bound.as_bytes() < from.as_bytes()) {
+            let range = KeyRange { from: Bound::Included(from.as_bytes()), to: Bound::Unbounded };
+            change.scan(info.tree, range, Direction::Forward, &mut |key, _| {
+                if of_key(info, key) != Some(next) || next == i64::MAX {
+                    return ControlFlow::Break(());
+                }
+                next += 1;
+                ControlFlow::Continue(())
+            })?;
+            self.next.fetch_max(next, Ordering::Relaxed);
+        }
         Ok(())
     }
 
@@ -229,7 +249,20 @@ impl KeyCounter {
     }
 }
 
-const ALL: KeyRange<'static> = KeyRange { from: Bound::Unbounded, to: Bound::Unbounded };
+/// The last number before the part into which documents do not move the counter.
+fn bound(info: &CollectionInfo) -> Option<Key<'static>> {
+    let most = match info.key.kind {
+        KeyType::U32 => i64::from(u32::MAX),
+        KeyType::I64 => i64::MAX,
+        KeyType::String => return None,
+    };
+    info.key.kind.of_scalar(Scalar::Integer(most - most / LAST_PART))
+}
+
+/// All keys up to this one.
+fn until<'k>(last: Option<&'k Key<'_>>) -> KeyRange<'k> {
+    KeyRange { from: Bound::Unbounded, to: last.map_or(Bound::Unbounded, |last| Bound::Included(last.as_bytes())) }
+}
 
 fn uuid_text() -> Made {
     format!("\"{}\"", uuid::Uuid::now_v7())
