@@ -105,3 +105,16 @@ pub(super) fn visit(schema: &Json, pointer: &str, visitor: &mut Visitor<'_>) -> 
     }
     ControlFlow::Continue(())
 }
+
+/// The place of the first `default` of a schema or its subschemas, as a JSON pointer.
+pub(super) fn default(schema: &Json) -> Option<String> {
+    let mut found = None;
+    let _ = visit(schema, "", &mut |keywords, pointer| {
+        if !keywords.contains_key("default") {
+            return ControlFlow::Continue(());
+        }
+        found = Some(format!("{pointer}/default"));
+        ControlFlow::Break(())
+    });
+    found
+}

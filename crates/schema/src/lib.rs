@@ -61,9 +61,17 @@ pub struct Misfit {
 }
 
 impl Schema {
-    /// The same as [`Schema::compile`] for a schema from a configuration file: unknown formats are mistakes.
+    /// The same as [`Schema::compile`] for a schema from a configuration file: unknown formats are mistakes, and so are defaults.
+    /// JSON Schema applies no `default` (2020-12, validation, section 9.2), so its author would expect values that no document has.
     pub fn declared(text: &str) -> Result<Schema, String> {
-        format::check(&parse(text)?, "")?;
+        let json = parse(text)?;
+        format::check(&json, "")?;
+        if let Some(place) = keywords::default(&json) {
+            return Err(format!(
+                "{place} would be ignored: a document is stored as it is sent, without values of its schema. Leave it out, and send \
+                 the value or choose it where it is read, as in coalesce(FIELD, VALUE)"
+            ));
+        }
         Schema::compile(text)
     }
 

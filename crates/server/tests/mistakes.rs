@@ -332,3 +332,18 @@ fn mistakes_that_do_not_depend_on_one_another_are_told_in_one_run() {
     }
     assert!(all.lines().count() <= 20, "{all}");
 }
+
+#[test]
+fn a_default_in_a_schema_of_documents_or_of_a_body_has_no_effect_and_is_a_mistake() {
+    let told = "/properties/state/default would be ignored";
+    let state = "state = { type = \"string\", default = \"open\" }";
+    let schema = format!("{COLLECTION}[collections.items.schema.properties]\n{state}\n");
+    check(&schema, &["3:20", "`collections.items.schema`", told, "coalesce(FIELD, VALUE)"]);
+    let steps = "route = \"POST /a\"\nsteps = [{ sql = \"SELECT :state AS state\" }]";
+    check_endpoint(&format!("{steps}\nbody = {{ properties = {{ {state} }} }}"), &["6:8", "`endpoints[0].body`", told]);
+    // A parameter's default is applied.
+    check_endpoint(
+        "route = \"GET /a\"\nquery = \"SELECT :state AS state\"\nparams = { state = { type = \"string\", default = \"open\" } }",
+        &[],
+    );
+}
