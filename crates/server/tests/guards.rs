@@ -233,3 +233,42 @@ fn mistakes_of_guards_are_told_once() {
     let unknown = guard("sql = \"SELECT 1 AS user\"").replace("SELECT 1 AS x", "SELECT :nobody AS x");
     assert!(mistakes(&unknown).contains(":nobody"), "{}", mistakes(&unknown));
 }
+
+#[test]
+fn a_name_of_a_guards_column_and_of_a_parameter_is_a_mistake_of_the_file() {
+    const CLASH: &str =
+        "`:org` could mean either; allowed: another name for one of them, as in `SELECT … AS my_org` in the guard";
+    let file = |guard: &str, endpoint: &str| {
+        format!(
+            "{COLLECTIONS}[collections.members]\nkey = {{ field = \"id\", type = \"string\" }}\n[guards.member]\n{guard}\n\
+             [[endpoints]]\nguard = \"member\"\n{endpoint}\n"
+        )
+    };
+    let plain = "sql = \"SELECT org FROM members WHERE id = :key\"\nparams = { key = { type = \"string\", from = \"header:X-Key\" } }";
+    let query = "query = \"SELECT id FROM items WHERE \\\"group\\\" = :org\"";
+    let steps = "steps = [{ sql = \"SELECT :org AS x\" }]";
+    let from = |place: &str| format!("params = {{ org = {{ type = \"string\"{place} }} }}");
+    let body = "body = { properties = { org = { type = \"string\" } } }";
+    for (endpoint, place) in [
+        (format!("route = \"GET /orgs/{{org}}/items\"\n{query}"), "the path"),
+        (format!("route = \"GET /a\"\n{query}\nsort = {{ up = \"ORDER BY id\" }}\n{}", from("")), "the query"),
+        (format!("route = \"GET /a\"\n{query}\n{}", from(", from = \"header:X-Org\"")), "a header field"),
+        (format!("route = \"GET /a\"\n{query}\n{}", from(", from = \"cookie:org\"")), "a cookie"),
+        (format!("route = \"POST /a\"\n{steps}\n{body}"), "the body"),
+        (format!("route = \"POST /orgs/{{org}}\"\n{steps}"), "the path"),
+        // Such an endpoint has no statement, but its author may believe that the guard decides about this part.
+        ("route = \"GET /items/{org}\"\nget = \"items/{org}\"".to_owned(), "the path"),
+        (format!("route = \"GET /a\"\n{query}\n[params]\norg = {{ type = \"string\", default = \"o\" }}"), "[params]"),
+    ] {
+        let text = file(plain, &endpoint);
+        let all = mistakes(&text);
+        assert!(all.contains(CLASH) && all.contains(place), "{endpoint}: {all}");
+        assert_eq!(all.lines().count(), 1, "{endpoint}: {all}");
+        let line = text.lines().position(|line| line == "guard = \"member\"").map(|before| before + 1);
+        assert!(all.contains(&format!(":{}:9: ", line.expect("a line"))), "{endpoint}: {all}");
+    }
+    // The guard's own parameters are the endpoint's too.
+    let own = "sql = \"SELECT :org AS org\"\nparams = { org = { type = \"string\", from = \"header:X-Org\" } }";
+    let all = mistakes(&file(own, &format!("route = \"GET /a\"\n{query}")));
+    assert!(all.contains(CLASH) && all.contains("a header field"), "{all}");
+}

@@ -66,6 +66,8 @@ pub struct EndpointConfig {
     pub scope: Option<String>,
     /// Query that must return a row before anything is done. For steps it is also the first step.
     pub guard: Option<Arc<GuardConfig>>,
+    /// Bytes of the guard's name in the file, for mistakes found later.
+    pub guard_span: std::ops::Range<usize>,
     /// What it does.
     pub action: Action,
     /// A document that must exist; otherwise 404, before the parameters are checked.
@@ -203,6 +205,7 @@ impl EndpointConfig {
             Some((guard, item)) => with_guards(params, guard, (pattern, body.as_deref()), item),
             None => params,
         };
+        let guard_span = guard.as_ref().map_or(0..0, |(_, item)| item.span());
         let guard = guard.map(|(guard, _)| guard);
         let ((method, pattern), (action, span)) = (route?, action?);
         let action = match (&guard, action) {
@@ -214,6 +217,7 @@ impl EndpointConfig {
         };
         Some(EndpointConfig {
             guard,
+            guard_span,
             route: format!("{} {pattern}", method.name()),
             method,
             pattern,
@@ -263,6 +267,25 @@ impl EndpointConfig {
             _ => None,
         };
         [Some(self.pattern.as_str()), of_folder].into_iter().flatten()
+    }
+
+    /// The part of a request, or of the file, that gives a parameter of this name to the endpoint's statements.
+    pub(crate) fn source_of(&self, name: &str, file: &[Parameter]) -> Option<&'static str> {
+        let is_named = |parameter: &&Parameter| parameter.name == name;
+        if path_parameters(&self.pattern).any(|part| part == name) {
+            return Some("the path");
+        }
+        if let Some(parameter) = self.params.iter().find(is_named) {
+            return Some(match parameter.from {
+                ParameterPlace::Query => "the query of the request",
+                ParameterPlace::Header(_) => "a header field of the request",
+                ParameterPlace::Cookie(_) => "a cookie of the request",
+            });
+        }
+        if self.body.iter().flat_map(|body| body.names()).any(|field| field == name) {
+            return Some("the body of the request");
+        }
+        file.iter().find(is_named).map(|_| "the file's [params]")
     }
 
     /// The text of its query, or of the step at this place of the file.

@@ -1,6 +1,7 @@
 //! `[guards.NAME]`: a SELECT that must return a row before an endpoint that names it does anything.
 //!
 //! Its parameters come only from header fields, cookies and `[params]`, so that it means the same in every endpoint.
+//! The columns of its row are parameters of the endpoint; no other parameter may have such a name (`lifecycle::loading`).
 
 use super::steps::{DETAIL_BYTES_MAX, StepConfig};
 use docs::config::{ConfigTable, Item, Parameter, ParameterPlace};

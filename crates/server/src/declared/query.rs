@@ -70,11 +70,12 @@ impl DeclaredQuery {
             };
             let guard = endpoint.guard.as_ref().map(|guard| DeclaredGuard::prepare(guard, file, catalog));
             let guard = guard.transpose()?;
+            // No other source has the name of such a column: that is a mistake of the file (`lifecycle::loading`).
             let of_guard = |name: &str| guard.as_ref().and_then(|guard| guard.column(name)).map(Source::Guard);
-            let sources = query.parameters().iter().map(|name| {
-                let found = source(name, endpoint, file, catalog);
-                found.or_else(|problem| of_guard(name).ok_or(problem))
-            });
+            let sources = query
+                .parameters()
+                .iter()
+                .map(|name| of_guard(name).map_or_else(|| source(name, endpoint, file, catalog), Ok));
             let slots = sources.collect::<Result<Vec<Source>, String>>()?;
             let pages = page.map(|page| Pages::prepare(sql, page, catalog)).transpose();
             let pages = pages.map_err(|error| error.to_string())?.map(Box::new);

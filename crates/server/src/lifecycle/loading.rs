@@ -54,8 +54,10 @@ impl ServiceConfig {
         let mut server = section("server").map_or_else(ServerConfig::default, |table| ServerConfig::read(&table));
         if let Some(catalog) = catalog {
             let counters = endpoints.len().min(http::SERIES_MAX) * http::SERIES_BYTES * server.threads;
-            let of_guards = guard_bytes(&source, &guards, (&docs, &catalog));
-            server.declared_bytes = declared_bytes(&source, &endpoints, (&docs, &catalog)) + counters + of_guards;
+            let guards = prepare_guards(&source, &guards, (&docs, &catalog));
+            let of_guards: usize = guards.iter().map(|(_, prepared)| prepared.bytes()).sum();
+            let of_endpoints = declared_bytes(&source, &endpoints, &guards, (&docs, &catalog));
+            server.declared_bytes = of_endpoints + counters + of_guards;
             let shortage = if source.is_clean() { Division::check(&server).err() } else { None };
             if let Some(shortage) = shortage {
                 let at = root.get("endpoints").map_or_else(|| root.span(), |item| item.span());
@@ -83,22 +85,41 @@ fn is_doubtful(endpoint: &EndpointConfig, span: &Range<usize>, docs: &Config) ->
     endpoint.statement_at(span).is_some_and(|sql| docs.is_doubtful(sql))
 }
 
-/// Whether an endpoint's guard has mistakes.
-fn has_doubtful_guard(endpoint: &EndpointConfig, (docs, catalog): (&Config, &Catalog)) -> bool {
-    endpoint.guard.as_ref().is_some_and(|guard| DeclaredGuard::prepare(guard, &docs.params, catalog).is_err())
+/// The guards without mistakes; mistakes are recorded.
+type PreparedGuards = [(Arc<GuardConfig>, DeclaredGuard)];
+
+fn prepare_guards(
+    source: &ConfigFile,
+    guards: &[Arc<GuardConfig>],
+    (docs, catalog): (&Config, &Catalog),
+) -> Box<PreparedGuards> {
+    let prepared = guards.iter().filter_map(|guard| {
+        let prepared = DeclaredGuard::prepare(guard, &docs.params, catalog);
+        let of_guard = prepared.inspect_err(|what| {
+            if !docs.is_doubtful(&guard.sql) {
+                source.mistake(guard.span.clone(), what.clone(), "");
+            }
+        });
+        Some((Arc::clone(guard), of_guard.ok()?))
+    });
+    prepared.collect()
 }
 
-/// Approximate bytes of memory of the guards; mistakes are recorded.
-fn guard_bytes(source: &ConfigFile, guards: &[Arc<GuardConfig>], (docs, catalog): (&Config, &Catalog)) -> usize {
-    let mut bytes = 0;
-    for guard in guards {
-        match DeclaredGuard::prepare(guard, &docs.params, catalog) {
-            Ok(prepared) => bytes += prepared.bytes(),
-            Err(_) if docs.is_doubtful(&guard.sql) => {}
-            Err(what) => source.mistake(guard.span.clone(), what, ""),
-        }
-    }
-    bytes
+/// Whether the names of an endpoint's guard are usable: it has no mistake, and no column of its row has the name of a parameter.
+/// A statement could not tell which of the two `:name` means, and the request's value would stand in for the guard's. A clash is
+/// recorded as a mistake.
+fn check_guard(source: &ConfigFile, endpoint: &EndpointConfig, guards: &PreparedGuards, docs: &Config) -> bool {
+    let Some(own) = &endpoint.guard else { return true };
+    let Some((_, guard)) = guards.iter().find(|(known, _)| known.name == own.name) else { return false };
+    let clash = guard.columns().find_map(|name| Some((name, endpoint.source_of(name, &docs.params)?)));
+    let Some((name, place)) = clash else { return true };
+    let what = format!(
+        "the guard `{}` gives a column `{name}`, and {place} of {} a parameter of this name: `:{name}` could mean either",
+        own.name, endpoint.route
+    );
+    let allowed = format!("another name for one of them, as in `SELECT … AS my_{name}` in the guard");
+    source.mistake(endpoint.guard_span.clone(), what, allowed);
+    false
 }
 
 /// The names of the file's collections, including those with mistakes.
@@ -113,16 +134,22 @@ fn declared_names(root: &ConfigTable<'_>) -> Vec<String> {
 
 /// Approximate bytes of memory of the endpoints with their statements. Mistakes of statements are recorded, unless a statement
 /// refers to something that has mistakes itself.
-fn declared_bytes(source: &ConfigFile, endpoints: &[EndpointConfig], (docs, catalog): (&Config, &Catalog)) -> usize {
+fn declared_bytes(
+    source: &ConfigFile,
+    endpoints: &[EndpointConfig],
+    guards: &PreparedGuards,
+    (docs, catalog): (&Config, &Catalog),
+) -> usize {
     let mut bytes = 0;
     for endpoint in endpoints {
         bytes += endpoint.bytes();
+        let is_guard_sound = check_guard(source, endpoint, guards, docs);
         for (_, endpoint) in endpoint.sorted() {
             match DeclaredQuery::prepare(&endpoint, &docs.params, catalog) {
                 None => {}
                 Some(Ok(query)) => bytes += query.bytes() + endpoint.bytes(),
                 Some(Err(_)) if is_doubtful(&endpoint, &endpoint.span, docs) => {}
-                Some(Err(_)) if has_doubtful_guard(&endpoint, (docs, catalog)) => {}
+                Some(Err(_)) if !is_guard_sound => {}
                 Some(Err(what)) => source.mistake(endpoint.span.clone(), what, ""),
             }
         }

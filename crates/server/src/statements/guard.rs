@@ -68,6 +68,11 @@ impl DeclaredGuard {
         })
     }
 
+    /// The names of its row's columns, which are parameters of the endpoint's statements.
+    pub(crate) fn columns(&self) -> impl Iterator<Item = &str> {
+        self.query.columns()
+    }
+
     /// Index of a column of its row.
     pub(crate) fn column(&self, name: &str) -> Option<usize> {
         self.query.columns().position(|column| column == name)
