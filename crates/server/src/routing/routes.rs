@@ -1,6 +1,6 @@
 //! Routes of requests and their handlers: the one module that knows the service and everything that uses it.
 
-use crate::access::sender::{self, Granted, Listener};
+use crate::access::sender::{self, Listener};
 use crate::declared::endpoint::{self, Endpoint};
 use crate::declared::late_query::LateQuery;
 use crate::failure::refusal;
@@ -15,22 +15,18 @@ use crate::service::permission;
 use crate::service::{Local, Service};
 use docs::direct::DocumentOutcome;
 use docs::{CollectionId, LARGE_BYTES, LONG_CHECK_BYTES, ReadError};
-use http::{HttpRequest, LateReply, Method, Reply, RequestOrder, RouteLookup, Router, Status};
+use http::{HttpRequest, LateReply, Method, Params, Reply, RequestOrder, RouteLookup, Router, Status};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
-/// The target of a path.
-enum Route {
-    /// Shared by the routes of an endpoint that has several.
-    Declared(Arc<Endpoint>),
-    General(Operation),
-}
-
-/// A service and its routes.
+/// A service and its routes. The general API has a router of its own: no declared route, whatever its parameters match, answers a
+/// path below `/_/`.
 pub(crate) struct Routing {
     pub(crate) service: Service,
-    router: Router<Route>,
+    /// An endpoint that has several routes is shared by them.
+    declared: Router<Arc<Endpoint>>,
+    general: Router<Operation>,
     /// An endpoint runs steps.
     has_steps: bool,
     /// Documents of a collection are checked by a JSON Schema that is not plain, which may take long.
@@ -43,7 +39,7 @@ pub(crate) struct Routing {
 impl Routing {
     /// Joins the declared endpoints and the general API.
     pub(crate) fn new(service: Service, endpoints: Vec<Endpoint>) -> Routing {
-        let mut router = Router::new();
+        let (mut declared, mut general) = (Router::new(), Router::new());
         let has_steps = endpoints.iter().any(Endpoint::has_steps);
         let looks_ahead = endpoints.iter().any(Endpoint::looks_ahead);
         for mut endpoint in endpoints {
@@ -51,17 +47,17 @@ impl Routing {
             endpoint.series = service.series.of(&format!("{} {pattern}", method.name()));
             let endpoint = Arc::new(endpoint);
             for pattern in [Some(pattern.as_str()), endpoint.folder_pattern()].into_iter().flatten() {
-                let added = router.route(method, pattern, Route::Declared(Arc::clone(&endpoint)));
+                let added = declared.route(method, pattern, Arc::clone(&endpoint));
                 debug_assert!(added.is_ok(), "clashes were told when the file was read: {added:?}");
             }
         }
         for (method, pattern, operation) in Operation::ALL {
-            let added = router.route(method, pattern, Route::General(operation));
+            let added = general.route(method, pattern, operation);
             debug_assert!(added.is_ok(), "the general API's own routes do not clash: {added:?}");
         }
         let collections = service.database.catalog().collections.len();
         let checks_fully = (0..collections).any(|number| service.database.checks_fully(CollectionId(number)));
-        Routing { service, router, has_steps, checks_fully, looks_ahead }
+        Routing { service, declared, general, has_steps, checks_fully, looks_ahead }
     }
 
     pub(crate) fn order(&self, request: &HttpRequest<'_>) -> RequestOrder {
@@ -84,8 +80,19 @@ impl Routing {
 
     /// Steps may continue on the pool: no other write of their connection may run beside them, so that the order is kept.
     fn leads_to_steps(&self, method: Method, path: &str) -> bool {
-        let found = self.router.find(method, path);
-        matches!(found, RouteLookup::Found { value: Route::Declared(endpoint), .. } if endpoint.has_steps())
+        self.endpoint(method, path).is_some_and(|(endpoint, _)| endpoint.has_steps())
+    }
+
+    /// The declared endpoint of a path.
+    #[inline]
+    fn endpoint<'s, 'p>(&'s self, method: Method, path: &'p str) -> Option<(&'s Arc<Endpoint>, Params<'s, 'p>)> {
+        if sender::is_general(path) {
+            return None;
+        }
+        match self.declared.find(method, path) {
+            RouteLookup::Found { value, params } => Some((value, params)),
+            _ => None,
+        }
     }
 
     /// Writes that may be prepared by the thread for large writes keep their order in the same way: a large body, and a patch of
@@ -101,13 +108,11 @@ impl Routing {
 
     #[cold]
     fn leads_to_full_check(&self, method: Method, path: &str) -> bool {
-        match self.router.find(method, path) {
-            RouteLookup::Found { value: Route::Declared(endpoint), .. } => {
-                endpoint.updates().is_some_and(|collection| self.service.database.checks_fully(collection))
-            }
-            RouteLookup::Found { value: Route::General(operation), .. } => *operation == Operation::PatchDocument,
-            _ => false,
+        if let Some((endpoint, _)) = self.endpoint(method, path) {
+            return endpoint.updates().is_some_and(|collection| self.service.database.checks_fully(collection));
         }
+        let found = self.general.find(method, path);
+        matches!(found, RouteLookup::Found { value: Operation::PatchDocument, .. })
     }
 
     pub(crate) fn foresee(&self, local: &mut Local, method: Method, path: &str, query: &str) {
@@ -115,7 +120,7 @@ impl Routing {
         if !self.looks_ahead || local.cold.was_asking() {
             return;
         }
-        if let RouteLookup::Found { value: Route::Declared(endpoint), params } = self.router.find(method, path) {
+        if let Some((endpoint, params)) = self.endpoint(method, path) {
             endpoint.foresee(local, &params, query);
         }
     }
@@ -125,15 +130,19 @@ impl Routing {
         if let Some(coding) = body_coding(request) {
             return self.service.fail(&coded(coding), reply);
         }
-        match self.router.find(request.method(), request.path()) {
-            RouteLookup::Found { value: Route::Declared(endpoint), params } => {
-                reply.count_under(endpoint.series);
-                if let Some(cors) = &self.service.cors {
-                    cors.mark(request, &mut reply);
+        if sender::is_general(request.path()) {
+            self.answer_general(Listener::Public, local, request, reply);
+        } else {
+            match self.declared.find(request.method(), request.path()) {
+                RouteLookup::Found { value: endpoint, params } => {
+                    reply.count_under(endpoint.series);
+                    if let Some(cors) = &self.service.cors {
+                        cors.mark(request, &mut reply);
+                    }
+                    endpoint.answer(&self.service, local, request, &params, reply);
                 }
-                endpoint.answer(&self.service, local, request, &params, reply);
+                other => self.answer_unrouted(other, request, reply),
             }
-            other => self.answer_other(other, Listener::Public, local, request, reply),
         }
         local.shrink();
     }
@@ -143,53 +152,57 @@ impl Routing {
         if let Some(coding) = body_coding(request) {
             return refusal::fail(&coded(coding), reply);
         }
-        let found = match self.router.find(request.method(), request.path()) {
-            // Declared endpoints are not served here.
-            RouteLookup::Found { value: Route::Declared(_), .. } => RouteLookup::NotFound,
-            found if sender::is_general(request.path()) => found,
-            _ => RouteLookup::NotFound,
-        };
-        self.answer_other(found, Listener::Admin, local, request, reply);
+        // Declared endpoints are not served here.
+        if sender::is_general(request.path()) {
+            self.answer_general(Listener::Admin, local, request, reply);
+        } else {
+            self.fail_unrouted::<()>(RouteLookup::NotFound, reply);
+        }
         local.shrink();
     }
 
-    /// Handles everything but declared endpoints. Below `/_/` a client without access does not learn which routes exist.
+    /// Handles every path below `/_/`. A client without access does not learn which routes exist.
     #[inline(never)]
-    fn answer_other(
+    fn answer_general(&self, listener: Listener, local: &mut Local, request: &HttpRequest<'_>, mut reply: Reply<'_>) {
+        let service = &self.service;
+        let found = self.general.find(request.method(), request.path());
+        let is_feed = matches!(found, RouteLookup::Found { value: Operation::Changes, .. });
+        reply.count_under(if is_feed { CHANGES } else { GENERAL });
+        match (found, permission::check(service, request, listener)) {
+            (RouteLookup::Found { value: operation, params }, checked) => {
+                operation.answer(service, local, request, (&params, checked), reply);
+            }
+            (_, Err(failure)) => refusal::fail(&failure, reply),
+            (found, Ok(_)) => self.fail_unrouted(found, reply),
+        }
+    }
+
+    /// Answers a request for which no endpoint is declared.
+    #[inline(never)]
+    fn answer_unrouted(
         &self,
-        found: RouteLookup<'_, '_, Route>,
-        listener: Listener,
-        local: &mut Local,
+        found: RouteLookup<'_, '_, Arc<Endpoint>>,
         request: &HttpRequest<'_>,
         mut reply: Reply<'_>,
     ) {
-        let service = &self.service;
-        let is_general = sender::is_general(request.path());
-        if is_general {
-            let is_feed = matches!(found, RouteLookup::Found { value: Route::General(Operation::Changes), .. });
-            reply.count_under(if is_feed { CHANGES } else { GENERAL });
-        }
-        let checked = if is_general { permission::check(service, request, listener) } else { Ok(Granted::All) };
-        let found = match (found, checked) {
-            (RouteLookup::Found { value: Route::General(operation), params }, checked) => {
-                return operation.answer(service, local, request, (&params, checked), reply);
-            }
-            (_, Err(failure)) => return refusal::fail(&failure, reply),
-            (found, Ok(_)) => found,
-        };
-        if let Some(cors) = service.cors.as_ref().filter(|_| !is_general && listener == Listener::Public) {
+        if let Some(cors) = &self.service.cors {
             match &found {
                 RouteLookup::Options { allow } => cors.preflight(request, allow, &mut reply),
                 _ => cors.mark(request, &mut reply),
             }
         }
+        self.fail_unrouted(found, reply);
+    }
+
+    fn fail_unrouted<T>(&self, found: RouteLookup<'_, '_, T>, mut reply: Reply<'_>) {
         match found {
             RouteLookup::Found { .. } | RouteLookup::NotFound => {
-                service.fail(&Failure::new(FailureKind::NotFound, "no route has this path"), reply);
+                self.service.fail(&Failure::new(FailureKind::NotFound, "no route has this path"), reply);
             }
             RouteLookup::MethodNotAllowed { allow } => {
                 reply.header("Allow", &allow);
-                service.fail(&Failure::new(FailureKind::MethodNotAllowed, format!("this path takes {allow}")), reply);
+                let failure = Failure::new(FailureKind::MethodNotAllowed, format!("this path takes {allow}"));
+                self.service.fail(&failure, reply);
             }
             RouteLookup::Options { allow } => {
                 reply.header("Allow", &allow);
@@ -206,8 +219,8 @@ impl Routing {
         ends: Instant,
         mut late: LateReply,
     ) -> Option<(Arc<LateQuery>, LateReply)> {
-        let failure = match self.router.find(request.method, &request.path) {
-            RouteLookup::Found { value: Route::Declared(endpoint), params } => {
+        let failure = match self.declared.find(request.method, &request.path) {
+            RouteLookup::Found { value: endpoint, params } => {
                 return endpoint.ask_again(&self.service, (request, &params), ends, late);
             }
             RouteLookup::MethodNotAllowed { allow } => {
