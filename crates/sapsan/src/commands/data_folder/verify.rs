@@ -10,10 +10,11 @@ use crate::cli::Verify;
 use crate::console::{Outcome, output};
 use crate::target::folder;
 use crate::target::remote::Remote;
-use docs::DocumentDatabase;
-use docs::engine::{self, Store, StoreOptions};
+use docs::engine::{self, ErrorKind, Store, StoreOptions};
+use docs::{DocumentDatabase, ReadError};
 use serde_json::Value as Json;
 use server::config::ServiceConfig;
+use std::path::Path;
 
 pub(crate) fn run(arguments: &Verify) -> Outcome {
     let data = &arguments.data;
@@ -87,12 +88,24 @@ fn views_of_server(remote: &Remote) -> Outcome {
     if clean { output::line("clean") } else { Err("the views are not as they should be: see above".to_owned()) }
 }
 
+/// Why a view could not be computed again, and what to do.
+fn not_verified(view: &str, data: &Path, error: &ReadError) -> String {
+    match error.engine() {
+        Some(ErrorKind::DiskFull) => format!(
+            "view {view}: disk full; nothing was changed. Its rows are sorted in files in {0}, which need about as much room as the \
+             view takes there: delete other files, or `sapsan restore {0} COPY` on another disk and verify COPY",
+            data.display()
+        ),
+        _ => format!("view {view}: {error}"),
+    }
+}
+
 /// Computes every view again; gives whether all are as they should be.
 fn views(database: &DocumentDatabase) -> Result<bool, String> {
     database.wait_for_views();
     let mut clean = true;
     for view in database.views() {
-        match database.verify_view(&view.name).map_err(|error| error.to_string())? {
+        match database.verify_view(&view.name).map_err(|error| not_verified(&view.name, database.dir(), &error))? {
             Some(report) => {
                 output::line(format_args!(
                     "view {}: {} rows of {} documents",

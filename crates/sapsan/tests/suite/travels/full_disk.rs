@@ -113,3 +113,36 @@ fn a_full_file_system_is_told_by_health_and_writes_go_on_when_there_is_room() {
     let verified = sapsan(&["verify"]).arg(&data).arg("--config").arg(travels_toml()).output().expect("it starts");
     assert!(verified.status.success(), "{}", String::from_utf8_lossy(&verified.stderr));
 }
+
+#[test]
+fn views_that_cannot_be_verified_on_a_full_file_system_say_what_to_do() {
+    let Some(mount) = Mount::new() else {
+        let line = "\nSKIPPED: a file system cannot be mounted here\n";
+        std::io::Write::write_all(&mut std::io::stdout(), line.as_bytes()).expect("a standard output");
+        return;
+    };
+    let (data, config, lines) =
+        (mount.path().join("data"), mount.path().join("c.toml"), mount.path().join("items.ndjson"));
+    let text = "[server]\nmemory = \"48MB\"\n[collections.items]\nkey = { field = \"id\", type = \"u32\" }\n[collections.items.schema]\n\
+                properties = { id = { type = \"integer\" }, name = { type = \"string\" } }\n\
+                [views.names]\nquery = \"SELECT name, COUNT(*) AS n FROM items GROUP BY name\"\n";
+    std::fs::write(&config, text).expect("room");
+    // More groups than a verification keeps in memory.
+    let all: String = (0..60_000).map(|id| format!("{{\"id\":{id},\"name\":\"{id:0>80}\"}}\n")).collect();
+    std::fs::write(&lines, all).expect("room");
+    let run = |arguments: &[&str]| {
+        let mut command = sapsan(arguments);
+        command.arg(&data).arg("--config").arg(&config).output().expect("it starts")
+    };
+    let imported = sapsan(&["import"]).arg(&config).arg("--data").arg(&data).arg(&lines).output().expect("it starts");
+    assert!(imported.status.success(), "{}", String::from_utf8_lossy(&imported.stderr));
+    std::fs::remove_file(&lines).expect("it is there");
+    let clean = run(&["verify", "--views"]);
+    assert!(clean.status.success(), "{}", String::from_utf8_lossy(&clean.stderr));
+    // Until nothing fits any more.
+    let filler = std::fs::File::create(mount.path().join("filler")).expect("a file");
+    while std::io::Write::write(&mut &filler, &[1; 4096]).is_ok_and(|written| written > 0) {}
+    let full = run(&["verify", "--views"]);
+    let told = String::from_utf8_lossy(&full.stderr).into_owned();
+    assert!(!full.status.success() && told.contains("disk full") && told.contains("sapsan restore"), "{told}");
+}
