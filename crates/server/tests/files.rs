@@ -140,3 +140,43 @@ fn the_document_of_all_endpoints_has_files() {
         assert!(operation["responses"][status].is_object(), "{status}: {operation}");
     }
 }
+
+#[test]
+fn no_route_of_files_serves_the_data_or_a_backup_or_answers_for_the_general_api() {
+    let file = |folder: &str, settings: &str| {
+        let files = format!("[[endpoints]]\nroute = \"GET /{{*path}}\"\nfiles = \"{folder}\"\n");
+        format!("{COLLECTIONS}\n[server]\n{SERVER}{settings}\n{files}")
+    };
+    let beside: [(&str, &[u8]); 2] = [("public/a.txt", b"a"), ("public/_/b.txt", b"b")];
+    let server = TestServer::of_file_beside(&file("public", ""), &beside).unwrap();
+    assert_eq!(server.get("/a.txt").text(), "a");
+    // Below `/_/` there is only the general API, for every sender and method.
+    for (method, target, status) in
+        [("GET", "/_/b.txt", 404), ("GET", "/_/nothing", 404), ("OPTIONS", "/_/b.txt", 404), ("GET", "/_/health", 200)]
+    {
+        assert_eq!(server.ask(method, target, "", b"").status, status, "{method} {target}");
+        let foreign = server.ask(method, target, "X-Forwarded-For: 192.0.2.1\r\n", b"").status;
+        assert_eq!(foreign, if status == 200 { 200 } else { 403 }, "{method} {target}");
+    }
+    // A folder with data, one in it, and one that holds it; a folder for backups, which need not exist yet.
+    std::fs::create_dir(server.folder().join("data/inside")).unwrap();
+    let elsewhere = tempfile::tempdir().unwrap();
+    std::os::unix::fs::symlink(server.folder(), elsewhere.path().join("link")).unwrap();
+    let link = elsewhere.path().join("link").display().to_string();
+    let backups = "backups = \"public/backups\"";
+    for (folder, settings, what) in [
+        ("data", "", "`files` would serve the files of a database"),
+        ("data/inside", "", "`files` would serve the data folder, "),
+        (&format!("{link}/data/inside"), "", "`files` would serve the data folder, "),
+    ] {
+        let refused = server.reload(&file(folder, settings));
+        let detail = refused.json()["detail"].as_str().expect("a detail").to_owned();
+        assert_eq!(refused.status, 400, "{folder}: {detail}");
+        assert!(detail.contains(what) && detail.contains("service.toml:"), "{folder}: {detail}");
+    }
+    // Nothing was applied.
+    assert_eq!(server.get("/a.txt").text(), "a");
+    let refused = TestServer::of_file_beside(&file("public", backups), &beside).err().expect("backups");
+    let told = refused.to_string();
+    assert!(told.contains("`files` would serve the folder for backups, "), "{told}");
+}

@@ -221,3 +221,62 @@ fn a_stored_number_that_overflows_breaks_no_page_of_others() {
     }
     assert_eq!(ids, [6, 5, 2, 3, 1, 4]);
 }
+
+#[test]
+fn a_parameter_that_an_answer_does_not_take_is_refused_where_it_could_ask_for_another_page() {
+    const ENDPOINTS: &str = r#"
+[[endpoints]]
+route = "GET /list"
+query = "SELECT id FROM items WHERE price >= :least ORDER BY id"
+page = { limit = 2, max = 10 }
+params = { least = { type = "integer", default = 0 }, from_field = { type = "string", from = "header:X-From" } }
+[[endpoints]]
+route = "GET /sorted"
+query = "SELECT id FROM items"
+sort = { up = "ORDER BY id", down = "ORDER BY id DESC" }
+page = { limit = 2, max = 10 }
+[[endpoints]]
+route = "GET /all"
+query = "SELECT id FROM items ORDER BY id"
+"#;
+    let server = TestServer::start("backups = \"backups\"", ENDPOINTS);
+    server.put_items(0..5);
+    let first = server.get("/list?least=10&%6Cimit=3").json();
+    assert_eq!(first["items"].as_array().expect("rows").len(), 3);
+    let after = first["after"].as_str().expect("a cursor");
+    assert_eq!(server.get(&format!("/list?least=10&limit=3&after={after}")).json()["items"], json!([{ "id": 4 }]));
+    assert_eq!(server.get("/sorted?sort=down&limit=1").json()["items"], json!([{ "id": 4 }]));
+    for (target, told) in [
+        ("/list?before=3", "unknown parameter `before`; allowed: least, from_field, limit, after"),
+        ("/list?least=0&offset=2", "unknown parameter `offset`; allowed: least, "),
+        ("/list?sort=down", "unknown parameter `sort`; allowed: least, "),
+        ("/sorted?before=1&sort=down", "unknown parameter `before`; allowed: limit, after, sort"),
+        ("/_/collections/items?before=3", "unknown parameter `before`; allowed: after, limit"),
+        ("/_/collections/items/1?fields=id", "unknown parameter `fields`; allowed: none"),
+        ("/_/changes?after=3", "unknown parameter `after`; allowed: since, collection"),
+        ("/_/views?limit=3", "unknown parameter `limit`; allowed: none"),
+        ("/_/schema?collection=items", "unknown parameter `collection`; allowed: none"),
+        ("/_/metrics?name=a", "unknown parameter `name`; allowed: none"),
+        ("/_/openapi.json?v=3", "unknown parameter `v`; allowed: none"),
+        ("/_/backup?to=b", "unknown parameter `to`; allowed: none"),
+    ] {
+        let answer = server.get(target);
+        assert!(answer.status == 400 && answer.text().contains(told), "{target}: {} {}", answer.status, answer.text());
+    }
+    for (method, target) in [
+        ("POST", "/_/query?limit=3"),
+        ("POST", "/_/collections/items?upsert=true"),
+        ("POST", "/_/collections/items/bulk?upsert=true"),
+        ("PUT", "/_/collections/items/9?upsert=false"),
+        ("PATCH", "/_/collections/items/1?x"),
+        ("DELETE", "/_/collections/items/1?x=1"),
+        ("POST", "/_/backup?to=b"),
+    ] {
+        let answer = server.ask(method, target, "", br#"{"sql":"SELECT 1","id":9,"group":"g","price":1}"#);
+        assert!(answer.status == 400 && answer.text().contains("unknown parameter"), "{target}: {}", answer.text());
+    }
+    assert_eq!(server.get("/_/collections/items/1").status, 200);
+    // Elsewhere they are ignored: they are tags of advertisements, or keep a cache from answering.
+    assert_eq!(server.get("/all?before=3").json().as_array().expect("rows").len(), 5);
+    assert_eq!(server.get("/_/health?probe=1").status, 200);
+}

@@ -1,6 +1,6 @@
 //! Tokens: they open the general API to any client that sends them, within their scopes and until they expire.
 
-use crate::harness::{Answer, COLLECTIONS, SERVER, TestServer, mistakes};
+use crate::harness::{Answer, COLLECTIONS, Client, SERVER, TestServer, mistakes};
 use server::token::NewToken;
 use std::io::Write;
 
@@ -309,5 +309,139 @@ fn mistakes_of_tokens_are_told_and_no_token_is_shown() {
     ] {
         let mistakes = mistakes(&file);
         assert!(mistakes.contains(told) && !mistakes.contains(&text), "{file}: {mistakes}");
+    }
+}
+
+/// The file of [`serve`]'s server with these sections of tokens.
+fn with_tokens(more: &str, tokens: &str) -> String {
+    let server = "http = \"127.0.0.1:0\"\nthreads = 1\nquery_seconds = 600\n";
+    format!("{COLLECTIONS}\n[server]\n{server}{more}{tokens}")
+}
+
+/// A running request of a client that sends a token.
+fn begin(server: &TestServer, token: &str, request: &str, fields: &str, body: &str) -> Client {
+    let mut client = server.connect();
+    let length = body.len();
+    let fields = format!("Content-Length: {length}\r\nAuthorization: Bearer {token}\r\n{fields}");
+    let head = format!("{request} HTTP/1.1\r\nHost: api.example\r\n{fields}\r\n{body}");
+    client.stream.write_all(head.as_bytes()).unwrap();
+    client
+}
+
+const REVOKED: &str = "the token `t` is revoked: it is no longer in the file's `[tokens]`";
+
+#[test]
+fn the_feed_of_a_token_ends_when_the_token_is_revoked_or_has_ended_or_loses_its_scope() {
+    let file = |tokens: &str| with_tokens("", tokens);
+    let (text, section) = token(1, "t", "allow = [\"read\"]");
+    let ended = token(1, "t", "allow = [\"read\"]\nuntil = \"2020-01-01\"").1;
+    let other = token(1, "t", "allow = [\"write\"]").1;
+    let server = TestServer::of_file(&file(&section)).unwrap();
+    for (accept, end, after, why) in [
+        ("", "{\"end\":", String::new(), REVOKED),
+        ("Accept: text/event-stream\r\n", "event: end", String::new(), REVOKED),
+        ("", "{\"end\":", ended, "the token `t` has ended"),
+        ("", "{\"end\":", other, "the token `t` allows write; this needs read"),
+    ] {
+        assert_eq!(server.reload(&file(&section)).status, 200);
+        let mut feed = begin(&server, &text, "GET /_/changes", accept, "");
+        assert!(feed.head().starts_with("HTTP/1.1 200"));
+        let mut told = String::new();
+        server.put_items(0..1);
+        feed.read_until(&mut told, |told| told.contains("\"price\""));
+        assert_eq!(server.ask("DELETE", "/_/collections/items/0", "", b"").status, 204);
+        // The same token under another name is the same token.
+        let renamed = section.replace("tokens.t", "tokens.u");
+        assert_eq!(server.reload(&file(&renamed)).status, 200);
+        server.put_items(7..8);
+        feed.read_until(&mut told, |told| told.contains("\"id\":7"));
+        assert_eq!(server.ask("DELETE", "/_/collections/items/7", "", b"").status, 204);
+        assert_eq!(server.reload(&file(&section)).status, 200);
+        // No change is needed for its end.
+        assert_eq!(server.reload(&file(&after)).status, 200);
+        feed.read_until(&mut told, |told| told.contains(end) && told.ends_with("\r\n0\r\n\r\n"));
+        assert!(told.contains(why), "{told}");
+    }
+}
+
+#[test]
+fn a_bulk_of_a_token_ends_with_the_token_and_stores_no_line_behind() {
+    let (text, section) = token(1, "t", "allow = [\"write\"]");
+    let server = TestServer::of_file(&with_tokens("", &section)).unwrap();
+    let count = || server.query(&serde_json::json!({ "sql": "SELECT COUNT(*) AS n FROM items" })).text().to_owned();
+    let line = |id: u32| format!("{{\"id\":{id},\"group\":\"g\",\"price\":1}}\n");
+    let mut client = server.connect();
+    let head = format!(
+        "POST /_/collections/items/bulk HTTP/1.1\r\nHost: api.example\r\nAuthorization: Bearer {text}\r\nTransfer-Encoding: chunked\r\n\r\n"
+    );
+    client.stream.write_all(head.as_bytes()).unwrap();
+    let lines = [line(1), line(2)].concat();
+    client.stream.write_all(format!("{:x}\r\n{lines}\r\n", lines.len()).as_bytes()).unwrap();
+    while count() != "[{\"n\":2}]" {
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+    assert_eq!(server.reload(&with_tokens("", "")).status, 200);
+    // It ends by itself: its client sends nothing. The connection ends with it, since the rest of the body is not read.
+    let answer = client.answer(false);
+    assert_eq!((answer.status, answer.field("Connection")), (401, Some("close")), "{}", answer.text());
+    assert_eq!(answer.json()["title"], "Unauthorized");
+    let detail = format!("{REVOKED}; lines 1 to 2 were taken before");
+    assert_eq!(answer.json()["detail"], detail.as_str());
+    let late = line(3);
+    let _ = client.stream.write_all(format!("{:x}\r\n{late}\r\n0\r\n\r\n", late.len()).as_bytes());
+    assert_eq!(count(), "[{\"n\":2}]");
+    assert_eq!(server.metric("sapsan_writes_in_flight_bytes"), 0.0);
+}
+
+#[test]
+fn queries_of_a_token_end_with_the_token() {
+    const TRIPLES: &str = "FROM items a JOIN items b ON a.price + b.price >= 0 JOIN items c ON b.price + c.price >= 0";
+    let endpoint = format!(
+        "[[endpoints]]\nroute = \"GET /triples\"\nquery = \"SELECT a.id {TRIPLES}\"\nallow = \"token\"\nscope = \"secrets\"\n\
+         [[endpoints]]\nroute = \"POST /triples\"\nsteps = [{{ sql = \"SELECT COUNT(*) AS n {TRIPLES}\" }}]\nallow = \"token\"\nscope = \"secrets\"\n"
+    );
+    let (text, section) = token(1, "t", "allow = [\"read\", \"write\", \"secrets\"]");
+    let server = TestServer::of_file(&with_tokens(&endpoint, &section)).unwrap();
+    server.put_items(0..1_000);
+    let query = |sql: String| serde_json::json!({ "sql": sql }).to_string();
+    let lines = "Accept: application/x-ndjson\r\n";
+    for (request, fields, body) in [
+        ("POST /_/query", lines, query(format!("SELECT a.id {TRIPLES}"))),
+        ("POST /_/query", "", query(format!("SELECT COUNT(*) AS n {TRIPLES}"))),
+        ("POST /_/query", "", query(format!("DELETE FROM items WHERE id = (SELECT COUNT(*) {TRIPLES})"))),
+        ("GET /triples", lines, String::new()),
+        ("POST /triples", "", String::new()),
+    ] {
+        assert_eq!(server.reload(&with_tokens(&endpoint, &section)).status, 200);
+        let mut client = begin(&server, &text, request, fields, &body);
+        let mut told = String::new();
+        if fields.is_empty() {
+            while server.metric("sapsan_pool_running") < 1.0 {
+                std::thread::sleep(std::time::Duration::from_millis(5));
+            }
+        } else {
+            // It has begun to send rows.
+            client.read_until(&mut told, |told| told.contains("\"id\""));
+        }
+        let reloaded = server.reload(&with_tokens(&endpoint, ""));
+        assert_eq!(reloaded.status, 200, "{request}: {}", reloaded.text());
+        if fields.is_empty() {
+            let answer = client.answer(false);
+            assert_eq!((answer.status, answer.json()["detail"].as_str()), (401, Some(REVOKED)), "{request} {body}");
+        } else {
+            // Its last line says why. What was sent before is not kept here.
+            let last = loop {
+                let mut more = told.split_off(told.len().saturating_sub(1_000));
+                if more.ends_with("\r\n0\r\n\r\n") {
+                    break more;
+                }
+                assert!(client.read_into(&mut more), "{request}: it ended without a word");
+                told = more;
+            };
+            assert!(
+                last.contains(&format!("{{\"error\":{{\"detail\":{}", serde_json::Value::from(REVOKED))),
+                "{request}: {last}"
+            );
+        }
     }
 }

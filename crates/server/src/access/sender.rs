@@ -17,11 +17,13 @@
 //!
 //! Only requests below `/_/` are checked: a declared endpoint is public unless it names a scope.
 
-use crate::config::{AdminListener, ServerConfig, TokenConfig};
+use super::token::{Grant, Permit};
+use crate::config::{AdminListener, ServerConfig};
 use crate::failure::{Failure, FailureKind};
 use http::HttpRequest;
 use std::borrow::Cow;
 use std::net::IpAddr;
+use std::sync::Arc;
 
 /// Prefix of the general API's paths.
 const PREFIX: &str = "/_/";
@@ -41,23 +43,23 @@ pub(crate) enum Listener {
 }
 
 /// Permissions of a request.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Granted<'s> {
+#[derive(Clone, Debug)]
+pub(crate) enum Granted {
     /// Everything: the request is local.
     All,
     /// The permissions of its token.
-    Token(&'s TokenConfig),
+    Token(Arc<Grant>),
 }
 
-impl Granted<'_> {
-    /// Refuses a request that needs a scope which its token does not have.
-    pub(crate) fn need(self, scope: &str) -> Result<(), Failure> {
+impl Granted {
+    /// Refuses a request that needs a scope which its token does not have. Work that may run for long holds the permit.
+    pub(crate) fn need(&self, scope: &str) -> Result<Permit, Failure> {
         match self {
-            Granted::Token(token) if !token.allows(scope) => {
-                let allowed = token.allow.join(", ");
-                Err(forbidden(format!("the token `{}` allows {allowed}; this needs {scope}", token.name)))
+            Granted::All => Ok(Permit::default()),
+            Granted::Token(grant) => {
+                grant.need(scope)?;
+                Ok(Permit::new(Arc::clone(grant), scope))
             }
-            _ => Ok(()),
         }
     }
 }

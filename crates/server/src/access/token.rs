@@ -2,10 +2,14 @@
 //!
 //! `sapsan token` makes a token of 256 random bits. The file has only its SHA-256: a secret of so much entropy needs no slow
 //! hash. The digest of a sent token is compared with every token of the file, all bytes of each, so that the time reveals nothing
-//! about them. Such a token cannot be guessed at any rate of requests. So an address that has sent wrong tokens gets no delay for
+//! about them.
+//!
+//! A [`Grant`] is what a token may do now. It is one object over all reloads, so revoking a token or its expiry reaches everything
+//! that the token has opened: whatever may run for long holds a [`Permit`], and ends when its check fails.
+//!
+//! Such a token cannot be guessed at any rate of requests. So an address that has sent wrong tokens gets no delay for
 //! valid ones; only the reply to a wrong token depends on their number ([`Tries`]).
 
-use super::sender::Granted;
 use super::tries::Tries;
 use crate::config::TokenConfig;
 pub use crate::config::token::{ADMIN, READ, WRITE};
@@ -13,6 +17,7 @@ use crate::failure::{Failure, FailureKind};
 use http::HttpRequest;
 use sha2::{Digest, Sha256};
 use std::fmt::Write as _;
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 use std::time::SystemTime;
 use subtle::{ConditionallySelectable, ConstantTimeEq};
 
@@ -22,9 +27,83 @@ const PREFIX: &str = "sapsan_";
 pub const RANDOM_BYTES: usize = 32;
 const SCHEME: &[u8] = b"Bearer";
 
-/// The tokens of a configuration.
+/// The tokens of the served configuration.
+#[derive(Debug, Default)]
+pub(crate) struct Tokens(RwLock<Vec<Arc<Grant>>>);
+
+/// What a token may do now.
 #[derive(Debug)]
-pub(crate) struct Tokens(Vec<TokenConfig>);
+pub(crate) struct Grant {
+    sha256: [u8; 32],
+    rights: RwLock<Rights>,
+}
+
+#[derive(Debug)]
+struct Rights {
+    token: TokenConfig,
+    /// The served configuration does not have the token.
+    is_revoked: bool,
+}
+
+impl Grant {
+    fn new(token: TokenConfig) -> Grant {
+        Grant { sha256: token.sha256, rights: RwLock::new(Rights { token, is_revoked: false }) }
+    }
+
+    fn rights(&self) -> RwLockReadGuard<'_, Rights> {
+        self.rights.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn set(&self, change: impl FnOnce(&mut Rights)) {
+        change(&mut self.rights.write().unwrap_or_else(PoisonError::into_inner));
+    }
+
+    /// Refuses a token that is revoked or has ended.
+    fn check(&self) -> Result<(), Failure> {
+        self.rights().check()
+    }
+
+    /// Refuses a token that is revoked or has ended, or does not have a scope.
+    pub(crate) fn need(&self, scope: &str) -> Result<(), Failure> {
+        let rights = self.rights();
+        rights.check()?;
+        if rights.token.allows(scope) {
+            return Ok(());
+        }
+        let (name, allowed) = (&rights.token.name, rights.token.allow.join(", "));
+        Err(Failure::new(FailureKind::Forbidden, format!("the token `{name}` allows {allowed}; this needs {scope}")))
+    }
+}
+
+impl Rights {
+    fn check(&self) -> Result<(), Failure> {
+        let name = &self.token.name;
+        let detail = if self.is_revoked {
+            format!("the token `{name}` is revoked: it is no longer in the file's `[tokens]`")
+        } else if self.token.until.is_some_and(|until| until <= SystemTime::now()) {
+            format!("the token `{name}` has ended: `until` of `[tokens.{name}]`")
+        } else {
+            return Ok(());
+        };
+        Err(Failure::new(FailureKind::Unauthorized, detail))
+    }
+}
+
+/// Permission of work that may run for long: a token and the scope that the work needs. The default is that of a request which
+/// needs no token; it never ends.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Permit(Option<(Arc<Grant>, Arc<str>)>);
+
+impl Permit {
+    pub(crate) fn new(grant: Arc<Grant>, scope: &str) -> Permit {
+        Permit(Some((grant, scope.into())))
+    }
+
+    /// Why the work must end, if it must.
+    pub(crate) fn check(&self) -> Result<(), Failure> {
+        self.0.as_ref().map_or(Ok(()), |(grant, scope)| grant.need(scope))
+    }
+}
 
 /// A new token.
 pub struct NewToken {
@@ -43,38 +122,54 @@ impl NewToken {
 }
 
 impl Tokens {
-    pub(crate) fn new(tokens: Vec<TokenConfig>) -> Tokens {
-        Tokens(tokens)
+    /// Puts the tokens of a configuration in force. A token of the same secret stays the same grant, with its new rights; the grants
+    /// of others are revoked.
+    pub(crate) fn replace(&self, tokens: &[TokenConfig]) {
+        let mut grants = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        let before = std::mem::take(&mut *grants);
+        let is_kept = |grant: &&Arc<Grant>| tokens.iter().any(|token| token.sha256 == grant.sha256);
+        for grant in before.iter().filter(|grant| !is_kept(grant)) {
+            grant.set(|rights| rights.is_revoked = true);
+        }
+        let renewed = tokens.iter().map(|token| match before.iter().find(|known| known.sha256 == token.sha256) {
+            Some(known) => {
+                known.set(|rights| *rights = Rights { token: token.clone(), is_revoked: false });
+                Arc::clone(known)
+            }
+            None => Arc::new(Grant::new(token.clone())),
+        });
+        *grants = renewed.collect();
     }
 
     /// The token that a request sends. `None`: it sends none, or one of another scheme.
-    pub(crate) fn of(&self, request: &HttpRequest<'_>, tries: &Tries) -> Result<Option<&TokenConfig>, Failure> {
+    pub(crate) fn of(&self, request: &HttpRequest<'_>, tries: &Tries) -> Result<Option<Arc<Grant>>, Failure> {
         let Some(sent) = sent(request)? else { return Ok(None) };
-        let Some(token) = self.find(&digest(sent)) else {
+        let Some(grant) = self.find(&digest(sent)) else {
             if tries.failed(request.client()) {
                 return Err(unknown());
             }
             let detail = "unknown token: it is not in the file's `[tokens]`, and too many wrong ones came from this address: try again in a second";
             return Err(Failure::new(FailureKind::TooManyTries, detail));
         };
-        check_end(token)?;
-        Ok(Some(token))
+        grant.check()?;
+        Ok(Some(grant))
     }
 
-    /// Whether a token that was valid when its request arrived has the scope that the endpoint requires in another configuration.
-    pub(crate) fn check_again(&self, sent: Option<&Sent>, scope: &str) -> Result<(), Failure> {
-        let token = self.find(&sent.ok_or_else(missing)?.0).ok_or_else(unknown)?;
-        check_end(token)?;
-        Granted::Token(token).need(scope)
+    /// The permit of a kept request whose endpoint requires a scope in another configuration than that in which it arrived.
+    pub(crate) fn permit_again(&self, sent: Option<&Sent>, scope: &str) -> Result<Permit, Failure> {
+        let grant = self.find(&sent.ok_or_else(missing)?.0).ok_or_else(unknown)?;
+        grant.need(scope)?;
+        Ok(Permit::new(grant, scope))
     }
 
     /// Compares with all of them, equal or not.
-    fn find(&self, digest: &[u8; 32]) -> Option<&TokenConfig> {
+    fn find(&self, digest: &[u8; 32]) -> Option<Arc<Grant>> {
+        let grants = self.0.read().unwrap_or_else(PoisonError::into_inner);
         let mut found = u64::MAX;
-        for (number, token) in (0..).zip(&self.0) {
-            found.conditional_assign(&number, digest.ct_eq(&token.sha256));
+        for (number, grant) in (0..).zip(&*grants) {
+            found.conditional_assign(&number, digest.ct_eq(&grant.sha256));
         }
-        usize::try_from(found).ok().and_then(|number| self.0.get(number))
+        usize::try_from(found).ok().and_then(|number| grants.get(number)).cloned()
     }
 }
 
@@ -87,16 +182,6 @@ impl Sent {
     pub(crate) fn of(request: &HttpRequest<'_>) -> Option<Sent> {
         sent(request).ok().flatten().map(|token| Sent(digest(token)))
     }
-}
-
-fn check_end(token: &TokenConfig) -> Result<(), Failure> {
-    if token.until.is_none_or(|until| until > SystemTime::now()) {
-        return Ok(());
-    }
-    Err(Failure::new(
-        FailureKind::Unauthorized,
-        format!("the token `{}` has ended: `until` of `[tokens.{0}]`", token.name),
-    ))
 }
 
 /// A token is required, and the request has none.
@@ -132,28 +217,64 @@ fn hex(bytes: &[u8]) -> String {
 }
 
 #[cfg(test)]
+impl Permit {
+    /// The permit of a token that has been revoked.
+    pub(crate) fn revoked() -> Permit {
+        let token = TokenConfig { name: "t".to_owned(), sha256: [7; 32], allow: vec![ADMIN.to_owned()], until: None };
+        let tokens = Tokens::default();
+        tokens.replace(&[token]);
+        let permit = tokens.permit_again(Some(&Sent([7; 32])), ADMIN).expect("it has the scope");
+        tokens.replace(&[]);
+        permit
+    }
+}
+
+#[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn a_token_is_found_by_its_digest_among_others() {
         let new: Vec<NewToken> = (0..3).map(|number| NewToken::new(&[number; RANDOM_BYTES])).collect();
-        let config = |(number, token): (usize, &NewToken)| TokenConfig {
-            name: number.to_string(),
-            sha256: digest(token.text.as_bytes()),
-            allow: Vec::new(),
-            until: None,
-        };
-        let tokens = Tokens::new(new.iter().enumerate().map(config).collect());
+        let tokens = Tokens::default();
+        assert!(tokens.find(&[0; 32]).is_none());
+        tokens.replace(&new.iter().enumerate().map(config).collect::<Vec<_>>());
         for (number, token) in new.iter().enumerate() {
             assert_eq!(
-                tokens.find(&digest(token.text.as_bytes())).map(|found| found.name.clone()),
+                tokens.find(&digest(token.text.as_bytes())).map(|found| found.rights().token.name.clone()),
                 Some(number.to_string())
             );
         }
         assert!(tokens.find(&digest(b"sapsan_")).is_none());
         assert!(tokens.find(&[0; 32]).is_none());
-        assert!(Tokens::new(Vec::new()).find(&[0; 32]).is_none());
+    }
+
+    fn config((number, token): (usize, &NewToken)) -> TokenConfig {
+        let sha256 = digest(token.text.as_bytes());
+        TokenConfig { name: number.to_string(), sha256, allow: vec![READ.to_owned()], until: None }
+    }
+
+    #[test]
+    fn a_permit_follows_its_token_through_every_configuration() {
+        let new = NewToken::new(&[7; RANDOM_BYTES]);
+        let first = config((1, &new));
+        let tokens = Tokens::default();
+        tokens.replace(std::slice::from_ref(&first));
+        let sent = Sent(first.sha256);
+        let permit = tokens.permit_again(Some(&sent), READ).expect("it reads");
+        let told = || permit.check().map_err(|failure| failure.detail.into_owned());
+        assert_eq!(told(), Ok(()));
+        // Another name, and more scopes.
+        let more = vec![READ.to_owned(), WRITE.to_owned()];
+        tokens.replace(&[TokenConfig { name: "other".to_owned(), allow: more, ..first.clone() }]);
+        assert_eq!(told(), Ok(()));
+        tokens.replace(&[TokenConfig { allow: vec![WRITE.to_owned()], ..first.clone() }]);
+        assert_eq!(told(), Err("the token `1` allows write; this needs read".to_owned()));
+        tokens.replace(&[TokenConfig { until: Some(SystemTime::UNIX_EPOCH), ..first.clone() }]);
+        assert_eq!(told(), Err("the token `1` has ended: `until` of `[tokens.1]`".to_owned()));
+        tokens.replace(&[]);
+        assert_eq!(told(), Err("the token `1` is revoked: it is no longer in the file's `[tokens]`".to_owned()));
+        assert!(Permit::default().check().is_ok());
     }
 
     #[test]

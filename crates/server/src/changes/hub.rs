@@ -15,6 +15,7 @@
 use super::consumer_request::ConsumerRequest;
 use super::feed_position::FeedPosition;
 use super::window::{Chunk, Window};
+use crate::access::token::Permit;
 use crate::failure::{Failure, FailureKind};
 use crate::threads::in_flight::{InFlight, Taken};
 use docs::DocumentDatabase;
@@ -37,8 +38,12 @@ const SEAT_IDLE: Duration = Duration::from_millis(2);
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum End {
     TooSlow,
-    Gone { oldest: u64 },
+    Gone {
+        oldest: u64,
+    },
     Stopping,
+    /// The token of its request is revoked or has ended.
+    Refused(String),
     Failed(String),
 }
 
@@ -52,6 +57,7 @@ impl std::fmt::Display for End {
                 write!(out, "these changes are kept no longer: read the collections, and go on from {oldest}")
             }
             End::Stopping => out.write_str("the server stops, or has read its file again; go on from `since`"),
+            End::Refused(why) => out.write_str(why),
             End::Failed(why) => write!(out, "the changes cannot be read: {why}"),
         }
     }
@@ -72,6 +78,7 @@ pub(crate) enum NextStep {
 pub(crate) struct Arrival {
     pub(crate) late: LateReply,
     pub(crate) wanted: ConsumerRequest,
+    pub(crate) permit: Permit,
 }
 
 /// A consumer that requests its next piece.
@@ -99,6 +106,7 @@ pub(crate) struct Orders {
 
 struct Member {
     nudge: Nudge,
+    permit: Permit,
     wanted: ConsumerRequest,
     waits: bool,
     behind: Option<Behind>,
@@ -224,6 +232,9 @@ impl Hub {
         if let Some(end) = &member.end {
             return NextStep::End(end.clone());
         }
+        if let Err(refused) = member.permit.check() {
+            return NextStep::End(End::Refused(refused.detail.into_owned()));
+        }
         let position = position.max(member.known);
         let is_out = match chunk {
             None => position < window.after(),
@@ -311,10 +322,14 @@ impl Hub {
         self.ring();
     }
 
-    /// Makes the follower continue with a database that has taken over.
+    /// Makes the follower continue with a database that has taken over, and all consumers check their permits.
     pub(crate) fn move_on(&self, database: DocumentDatabase) {
-        let before = self.lock().database.replace(database);
+        let mut state = self.lock();
+        let before = state.database.replace(database);
+        let nudges = nudges(&mut state, |_| true);
+        drop(state);
         drop(before);
+        nudges.iter().for_each(Nudge::send);
         self.ring();
     }
 
@@ -373,7 +388,12 @@ impl Hub {
     }
 
     /// The number of a new consumer; `None` if the server stops.
-    pub(crate) fn join(&self, nudge: Nudge, wanted: ConsumerRequest, position: FeedPosition) -> Option<u64> {
+    pub(crate) fn join(
+        &self,
+        (nudge, permit): (Nudge, Permit),
+        wanted: ConsumerRequest,
+        position: FeedPosition,
+    ) -> Option<u64> {
         let mut state = self.lock();
         if state.is_ending {
             return None;
@@ -382,7 +402,9 @@ impl Hub {
         state.next_member += 1;
         let is_behind = state.window.as_ref().is_none_or(|window| position < window.after());
         let behind = is_behind.then(|| Behind::at(position));
-        state.members.insert(number, Member { nudge, wanted, waits: false, behind, end: None, known: position });
+        state
+            .members
+            .insert(number, Member { nudge, permit, wanted, waits: false, behind, end: None, known: position });
         Some(number)
     }
 

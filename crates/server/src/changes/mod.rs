@@ -12,7 +12,7 @@
 //!   against the bound of its loop's buffers.
 //! - A consumer that is slower than the window is disconnected, and is sent its position.
 //!
-//! It may import `config`, `failure`, `threads` and `replies` (media types). It knows no route and no service.
+//! It may import `access` (permits), `config`, `failure`, `threads` and `replies` (media types). It knows no route and no service.
 
 mod consumer;
 mod consumer_request;

@@ -1,6 +1,7 @@
 //! `files` of an endpoint: a folder whose files it serves.
 
 use docs::config::{ConfigTable, Item};
+use docs::engine::Store;
 use http::{Files, Method};
 use std::path::{Path, PathBuf};
 
@@ -60,17 +61,19 @@ impl FilesConfig {
             folder.mistake(problem, allowed);
             return None;
         }
-        if config.holds(&item.source().relative(".")) {
-            folder.mistake("`files` would serve this file", "a folder of its own, as \"public\"");
-            return None;
-        }
-        Some(config)
+        let served = match config.folder.canonicalize() {
+            Ok(own) if resolved(&item.source().relative(".")).starts_with(&own) => "this file",
+            _ if Store::is_in(&config.folder) => "the files of a database",
+            _ => return Some(config),
+        };
+        folder.mistake(format!("`files` would serve {served}"), "a folder of its own, as \"public\"");
+        None
     }
 
-    /// Whether another folder is this one, or is inside it.
-    fn holds(&self, other: &Path) -> bool {
-        let (own, other) = (self.folder.canonicalize(), other.canonicalize());
-        own.is_ok_and(|own| other.is_ok_and(|other| other.starts_with(own)))
+    /// Whether this folder is another one, lies in it or holds it.
+    pub(crate) fn overlaps(&self, other: &Path) -> bool {
+        let (own, other) = (resolved(&self.folder), resolved(other));
+        own.starts_with(&other) || other.starts_with(&own)
     }
 
     /// Opens the files. The error names the folder.
@@ -79,6 +82,13 @@ impl FilesConfig {
         let files = opened.map_err(|error| format!("cannot open the folder {}: {error}", self.folder.display()))?;
         Ok(files.index(self.index).hidden(self.hidden).immutable(self.immutable))
     }
+}
+
+/// A path without links, of which the end need not exist yet.
+fn resolved(path: &Path) -> PathBuf {
+    let found = path.ancestors().find_map(|known| Some((known, known.canonicalize().ok()?)));
+    let (known, found) = found.unwrap_or((Path::new(""), std::env::current_dir().unwrap_or_default()));
+    path.strip_prefix(known).map_or_else(|_| path.to_owned(), |rest| found.join(rest))
 }
 
 /// The parameter for the rest of the path, if a pattern ends in one: `path` of `/assets/{*path}`.

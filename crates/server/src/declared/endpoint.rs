@@ -4,7 +4,10 @@ use super::files;
 use super::late_query::LateQuery;
 use super::query::DeclaredQuery;
 use super::steps::DeclaredSteps;
-use crate::config::{Action as Declared, DocumentTarget, EndpointConfig, SORT, folder_pattern, rest_parameter};
+use crate::access::token::Permit;
+use crate::config::{
+    AFTER, Action as Declared, DocumentTarget, EndpointConfig, LIMIT, SORT, folder_pattern, rest_parameter,
+};
 use crate::failure::refusal;
 use crate::failure::{Failure, FailureKind};
 use crate::reads::cold::{OnLoop, ReadLimits};
@@ -47,6 +50,8 @@ pub(crate) struct Endpoint {
     require: Option<Named>,
     /// It has neither scope, nor declared path parameters, nor guard, nor required document: nothing is checked before the action.
     is_unconditional: bool,
+    /// The parameters that a request's query may have, if the rows are returned in pages.
+    of_page: Option<Box<[Box<str>]>>,
     /// Parameters that do not come from the query.
     header_params: Option<Box<HeaderParams>>,
     action: Action,
@@ -129,6 +134,7 @@ impl Endpoint {
             is_unconditional,
             guard: guard.map(Arc::new),
             require,
+            of_page: names_of_page(config),
             header_params: HeaderParams::of(&config.params),
             action,
         })
@@ -218,10 +224,12 @@ impl Endpoint {
         {
             return named.get(service, local, (request, params), (&mut None, &mut None), reply);
         }
-        if let Some(scope) = &self.scope
-            && let Err(failure) = permission::check_scope(service, request, scope)
-        {
-            return service.fail(&failure, reply);
+        let mut permit = Permit::default();
+        if let Some(scope) = &self.scope {
+            match permission::check_scope(service, request, scope) {
+                Ok(found) => permit = found,
+                Err(failure) => return service.fail(&failure, reply),
+            }
         }
         for parameter in &self.path {
             if let Err(failure) = params::of_path(parameter, params, &mut local.text) {
@@ -254,9 +262,8 @@ impl Endpoint {
         let required = |text: &mut Vec<u8>| self.require.as_ref().and_then(|require| require.required(params, text));
         match &self.action {
             Action::Get(named) => named.get(service, local, (request, params), (&mut unread, &mut guard), reply),
-            Action::Query(query) => query.answer(service, local, request, params, &mut unread, reply),
-            Action::Sorted(queries) => match chosen(queries, request.query(), &mut local.text) {
-                Ok(query) => query.answer(service, local, request, params, &mut unread, reply),
+            Action::Query(_) | Action::Sorted(_) => match self.query(request.query(), &mut local.text) {
+                Ok(query) => query.answer(service, local, request, params, (&mut unread, &permit), reply),
                 Err(failure) => service.fail(&failure, reply),
             },
             Action::Insert { collection, answer } => {
@@ -279,7 +286,9 @@ impl Endpoint {
                 let path = params.get_raw(name).unwrap_or_default();
                 files::answer(service, local, files, (request, path), reply);
             }
-            Action::Steps(steps) => steps.answer(service, local, request, params, self.require.as_ref(), reply),
+            Action::Steps(steps) => {
+                steps.answer(service, local, request, params, (self.require.as_ref(), permit), reply);
+            }
             Action::Delete { target, answer } => {
                 let required = required(&mut local.text);
                 let what = (|key| Op::Delete { key }, required, guard);
@@ -290,6 +299,19 @@ impl Endpoint {
 }
 
 impl Endpoint {
+    /// The query that answers a request: of several the one whose order the request names.
+    #[inline]
+    fn query<'s>(&'s self, query: &str, text: &mut Vec<u8>) -> Result<&'s Arc<DeclaredQuery>, Failure> {
+        if let Some(known) = &self.of_page {
+            params::check_names(known, query)?;
+        }
+        match &self.action {
+            Action::Query(query) => Ok(query),
+            Action::Sorted(queries) => chosen(queries, query, text),
+            _ => Err(Failure::new(FailureKind::Busy, "the configuration of this path has just changed: try again")),
+        }
+    }
+
     /// The guard that is asked before the action. A query runs its guard itself, since it uses values of the guard's row.
     fn guard_before(&self) -> Option<&Arc<DeclaredGuard>> {
         let is_query = matches!(self.action, Action::Query(_) | Action::Sorted(_));
@@ -305,11 +327,15 @@ impl Endpoint {
         ends: Instant,
         late: LateReply,
     ) -> Option<(Arc<LateQuery>, LateReply)> {
-        if let Some(scope) = &self.scope
-            && let Err(failure) = service.tokens.check_again(request.token.as_ref(), scope)
-        {
-            refusal::refuse(&service.errors, late, &failure);
-            return None;
+        let mut permit = Permit::default();
+        if let Some(scope) = &self.scope {
+            match service.tokens.permit_again(request.token.as_ref(), scope) {
+                Ok(found) => permit = found,
+                Err(failure) => {
+                    refusal::refuse(&service.errors, late, &failure);
+                    return None;
+                }
+            }
         }
         if self.header_params.is_some() || self.guard.is_some() {
             // The kept request has no header fields, and its query could contain parameters that only they may set.
@@ -327,12 +353,8 @@ impl Endpoint {
             read_elsewhere(service, (None, None), (named.unread(&key), Precondition::None), late);
             return None;
         }
-        let query = required.and_then(|()| match &self.action {
-            Action::Query(query) => Ok(query),
-            Action::Sorted(queries) => chosen(queries, &request.query, &mut text),
-            _ => Err(Failure::new(FailureKind::Busy, "the configuration of this path has just changed: try again")),
-        });
-        match query.and_then(|query| query.asked_again(service, (request, params), ends)) {
+        let query = required.and_then(|()| self.query(&request.query, &mut text));
+        match query.and_then(|query| query.asked_again(service, (request, params), permit, ends)) {
             Ok(query) => Some((Arc::new(query), late)),
             Err(failure) => {
                 refusal::refuse(&service.errors, late, &failure);
@@ -357,6 +379,14 @@ fn admitted_before(declared: &DeclaredGuard, guard: &Guard, session: &ReaderSess
         Err(Ended::Refused(failure)) => Err(failure),
         Ok(_) | Err(Ended::Query(_) | Ended::NoRow) => Ok(()),
     }
+}
+
+/// The names of the parameters of a request for a page.
+fn names_of_page(config: &EndpointConfig) -> Option<Box<[Box<str>]>> {
+    let Declared::Query { page: Some(_), sort, .. } = &config.action else { return None };
+    let declared = config.params.iter().map(|parameter| parameter.name.as_str());
+    let own = [LIMIT, AFTER].into_iter().chain((!sort.is_empty()).then_some(SORT));
+    Some(declared.chain(own).map(Box::from).collect())
 }
 
 /// The statement of the order that a request names; by default the first.

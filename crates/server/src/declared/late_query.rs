@@ -6,6 +6,7 @@
 //! request fail.
 
 use super::query::{DeclaredQuery, WholeReply};
+use crate::access::token::Permit;
 use crate::failure::refusal;
 use crate::failure::{ErrorRules, Failure, FailureKind};
 use crate::reads::cold::{ReadLimits, Sessions};
@@ -35,6 +36,7 @@ use std::sync::{Arc, Weak};
 /// A request of a declared query.
 pub(crate) struct QueryRequest {
     pub(crate) kept: KeptRequest,
+    pub(crate) permit: Permit,
     pub(crate) values: Vec<OwnedValue>,
     pub(crate) page: Option<Page>,
     /// The arguments of its guard.
@@ -132,7 +134,7 @@ impl LateQuery {
 
     /// Answers, or returns the reply: another configuration has taken over.
     fn try_answer(&self, late: LateReply) -> Option<LateReply> {
-        let client = ClientWatch::of(&late, &self.pool);
+        let client = ClientWatch::of(&late, &self.request.permit, &self.pool);
         if self.request.page.is_none() && !self.query.has_one_row() {
             self.stream(&client, late)
         } else {
@@ -156,7 +158,7 @@ impl LateQuery {
         match ran.transpose() {
             None => reply.give_back(),
             Some(ran) => {
-                reply.end(rest, ran);
+                reply.end(rest, client.permitted(ran));
                 None
             }
         }

@@ -5,6 +5,7 @@
 
 use super::late_query::{LateQuery, QueryRequest};
 use super::query::{DeclaredQuery, Values, WholeReply};
+use crate::access::token::Permit;
 use crate::failure::Failure;
 use crate::failure::refusal;
 use crate::reads::cold::ReadLimits;
@@ -34,7 +35,7 @@ impl DeclaredQuery {
         local: &mut Local,
         request: &HttpRequest<'_>,
         params: &Params<'_, '_>,
-        unread: &mut Option<Unread>,
+        (unread, permit): (&mut Option<Unread>, &Permit),
         reply: Reply<'_>,
     ) {
         let Local { session, text, out, scratch, path_texts, cold, lp, .. } = local;
@@ -61,7 +62,7 @@ impl DeclaredQuery {
             }
         }
         let asks = |page, now_ms, unread| {
-            self.asked((service, request), (values.as_slice(), page), now_ms, (guard.clone(), unread))
+            self.asked((service, request, permit), (values.as_slice(), page), now_ms, (guard.clone(), unread))
         };
         if request.names_media() && !self.one_row {
             let shape = RowFormat::of_accept(request);
@@ -128,14 +129,14 @@ impl DeclaredQuery {
     #[cold]
     fn asked(
         &self,
-        (service, request): (&Service, &HttpRequest<'_>),
+        (service, request, permit): (&Service, &HttpRequest<'_>, &Permit),
         (values, page): (&[Value<'_>], Option<Page>),
         now_ms: i64,
         (guard, required): (Option<Guard>, Option<Unread>),
     ) -> QueryRequest {
         let values = values.iter().map(OwnedValue::new).collect();
         let kept = KeptRequest::of(request, permission::wants_plan(service, request));
-        QueryRequest { kept, values, page, guard, now_ms, required }
+        QueryRequest { kept, permit: permit.clone(), values, page, guard, now_ms, required }
     }
 
     /// Runs it on the pool, from the beginning.
@@ -151,6 +152,7 @@ impl DeclaredQuery {
         self: &Arc<Self>,
         service: &Service,
         (request, params): (&KeptRequest, &Params<'_, '_>),
+        permit: Permit,
         ends: Instant,
     ) -> Result<LateQuery, Failure> {
         let (mut text, mut path_texts) = (Vec::new(), PathTexts::default());
@@ -164,7 +166,7 @@ impl DeclaredQuery {
         let values = values.as_slice().iter().map(OwnedValue::new).collect();
         let (kept, now_ms) = (request.clone(), self.now_ms());
         // Endpoints with a guard do not come here: the kept request has no header fields.
-        let asked = QueryRequest { kept, values, page, guard: None, now_ms, required: None };
+        let asked = QueryRequest { kept, permit, values, page, guard: None, now_ms, required: None };
         Ok(LateQuery::new(self, service, asked, QueryLimits::of(service).until(ends)))
     }
 

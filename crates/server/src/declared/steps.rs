@@ -2,6 +2,7 @@
 //! makes a larger reply, it is run again on the pool with the service's whole budget.
 
 use super::path_parameter::of_path;
+use crate::access::token::Permit;
 use crate::config::{Action, EndpointConfig, StepConfig, path_parameters};
 use crate::failure::refusal;
 use crate::failure::{ErrorRules, Failure, FailureKind};
@@ -129,7 +130,7 @@ impl DeclaredSteps {
         local: &mut Local,
         request: &HttpRequest<'_>,
         params: &Params<'_, '_>,
-        required: Option<&Named>,
+        (required, permit): (Option<&Named>, Permit),
         reply: Reply<'_>,
     ) {
         let Local { session, held, text, path_texts, lp, .. } = local;
@@ -167,6 +168,7 @@ impl DeclaredSteps {
             errors: Arc::clone(&service.errors),
             reply: Arc::clone(&self.reply),
             late: reply.later_watched(),
+            permit,
             wants_plan: permission::wants_plan(service, request),
             taken,
             habits: Arc::clone(&self.habits),
@@ -285,6 +287,7 @@ struct Owed {
     errors: Arc<ErrorRules>,
     reply: Arc<Answered>,
     late: LateReply,
+    permit: Permit,
     wants_plan: bool,
     taken: Taken,
     habits: Arc<Habits>,
@@ -320,10 +323,10 @@ impl Owed {
 
     #[cold]
     fn run(self, call: impl FnOnce() -> Result<StepsCall, Failure> + Send + 'static) {
-        let Owed { database, shared, errors, reply, late, wants_plan, taken, habits, habit } = self;
+        let Owed { database, shared, errors, reply, late, permit, wants_plan, taken, habits, habit } = self;
         let limits = QueryLimits::of(&shared).of_change();
         let (pool, replies, queries) = (Arc::clone(&shared.pool), shared.replies.clone(), Arc::clone(&shared.queries));
-        let client = Arc::new(ClientWatch::of(&late, &pool));
+        let client = Arc::new(ClientWatch::of(&late, &permit, &pool));
         let place = match pool.place(0, habits.expected(habit)) {
             Ok(place) => place,
             Err(failure) => return refusal::refuse(&errors, late, &failure),
@@ -331,7 +334,7 @@ impl Owed {
         background::run_declared(limits.ends(), (&pool, place), &Arc::clone(&errors), late, move |mut late| {
             let running = habits.begin(habit);
             let cancel_check = limits.cancel_check(&client);
-            let call = match docs::with_cancel_check(Some(&cancel_check), call) {
+            let call = match client.permitted(docs::with_cancel_check(Some(&cancel_check), call)) {
                 Ok(call) => call,
                 // The check of its body may have been ended.
                 Err(_) if cancel_check() => {

@@ -109,6 +109,11 @@ impl Failure {
         Failure { kind, detail: detail.into(), status: None }
     }
 
+    /// Whether the sender has no permission, or has it no longer.
+    pub(crate) fn is_of_permission(&self) -> bool {
+        matches!(self.kind, FailureKind::Unauthorized | FailureKind::Forbidden)
+    }
+
     /// The header field that its reply must have: after how many seconds a retry may succeed, for a temporary failure, or the
     /// authentication scheme (RFC 9110, section 15.5.2).
     pub fn field(&self) -> Option<(&'static str, &'static str)> {

@@ -5,10 +5,11 @@
 //! cannot name any other path.
 //!
 //! One backup at a time. It has a thread of its own, since no query may wait for the minutes that it takes, and is answered when
-//! the copy is complete, read back, and on disk. A server that drains stops it: a partial copy is removed, since it would not be
-//! a valid store.
+//! the copy is complete, read back, and on disk. A server that drains stops it, and so does the end of its request's token: a
+//! partial copy is removed, since it would not be a valid store.
 
 use super::fail;
+use crate::access::token::Permit;
 use crate::failure::refusal;
 use crate::failure::{ErrorRules, Failure, FailureKind};
 use crate::maintenance::backups::{Backups, UnderWay};
@@ -19,6 +20,7 @@ use crate::threads::background;
 use docs::DocumentDatabase;
 use docs::engine::{self, Classified, ErrorKind};
 use http::{HttpRequest, Reply, Status};
+use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -44,7 +46,7 @@ pub(super) fn send_state(service: &Service, reply: Reply<'_>) {
 }
 
 /// Makes a backup.
-pub(super) fn make(service: &Service, request: &HttpRequest<'_>, reply: Reply<'_>) {
+pub(super) fn make(service: &Service, request: &HttpRequest<'_>, (permit, reply): (Permit, Reply<'_>)) {
     let admitted = read(request.body()).and_then(|name| {
         let (folder, thread) =
             service.backups.folder.as_ref().zip(service.backup_thread.as_ref()).ok_or_else(no_folder)?;
@@ -57,7 +59,7 @@ pub(super) fn make(service: &Service, request: &HttpRequest<'_>, reply: Reply<'_
     };
     let (database, errors) = (service.database.clone(), Arc::new(ErrorRules::default()));
     background::run(thread, &Arc::clone(&errors), reply.later(), move |late| {
-        let result = copy(&database, &to, &turn.backups);
+        let result = copy(&database, &to, &turn.backups, &permit);
         // Before the answer: a client that has it may request the next backup.
         drop(turn);
         match result {
@@ -93,12 +95,21 @@ fn read(body: &[u8]) -> Result<String, Failure> {
     Ok(name.to_owned())
 }
 
-fn copy(database: &DocumentDatabase, to: &std::path::Path, backups: &Backups) -> Result<Vec<u8>, Failure> {
+fn copy(
+    database: &DocumentDatabase,
+    to: &std::path::Path,
+    backups: &Backups,
+    permit: &Permit,
+) -> Result<Vec<u8>, Failure> {
     let began = Instant::now();
     tracing::info!(to = %to.display(), "a backup begins");
-    let copied = database.store().backup(to, &mut |progress| backups.note(progress)).map_err(|error| {
+    let mut goes_on = |progress| match permit.check() {
+        Ok(()) => backups.note(progress),
+        Err(_) => ControlFlow::Break(()),
+    };
+    let copied = database.store().backup(to, &mut goes_on).map_err(|error| {
         tracing::error!(to = %to.display(), %error, "a backup failed");
-        of_store(&error, to)
+        permit.check().err().unwrap_or_else(|| of_store(&error, to))
     })?;
     let seconds = began.elapsed().as_secs_f64();
     tracing::info!(to = %to.display(), version = copied.version.0, bytes = copied.bytes, seconds, "a backup is made");
@@ -146,5 +157,19 @@ mod tests {
             assert_eq!(failure.kind, kind, "{error}");
             assert_eq!(failure.detail, format!("backups/today: {error}"));
         }
+    }
+
+    #[test]
+    fn a_backup_whose_token_is_revoked_ends_and_leaves_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let text = "[collections.items]\nkey = { field = \"id\", type = \"u32\" }\n";
+        let config = docs::config::Config::parse("c.toml".as_ref(), text).unwrap();
+        let options = engine::StoreOptions::default();
+        let (database, _) = DocumentDatabase::open(&config, &folder.path().join("data"), options).unwrap();
+        let (to, backups) = (folder.path().join("b"), Backups::new(None));
+        let refused = copy(&database, &to, &backups, &Permit::revoked()).expect_err("no permission");
+        assert_eq!(refused.kind, FailureKind::Unauthorized);
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1, "only the data");
+        copy(&database, &to, &backups, &Permit::default()).expect("a backup");
     }
 }

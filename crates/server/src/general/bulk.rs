@@ -12,9 +12,11 @@
 //! flight (waiting writes, each counted as such), and the reports of failed lines ([`FAILED_BYTES_MAX`]).
 //!
 //! The reply is sent when the last line is durable or refused. If the body ends early or with an error, the reply names the
-//! lines that were taken. A bulk is [`http::RequestOrder::Alone`] among the requests of its connection.
+//! lines that were taken; likewise if the token of the bulk is revoked or ends. A bulk is [`http::RequestOrder::Alone`] among the
+//! requests of its connection.
 
 use super::{collection, fail};
+use crate::access::token::Permit;
 use crate::failure::refusal;
 use crate::failure::{ErrorRules, Failure, FailureKind};
 use crate::replies::large;
@@ -107,6 +109,7 @@ struct Source {
     feed: Rc<RefCell<Feed>>,
     nudge: Nudge,
     batch: Arc<Batch>,
+    permit: Permit,
     line_bytes_max: usize,
     /// A line for which there was no room.
     waiting: Option<(usize, Vec<u8>)>,
@@ -114,6 +117,13 @@ struct Source {
 
 impl LineSource for Source {
     fn next(&mut self, database: &DocumentDatabase) -> NextLine {
+        if let Err(refused) = self.permit.check() {
+            self.waiting = None;
+            let fault = BodyFault { status: refused.kind.status(), detail: refused.detail };
+            self.feed.borrow_mut().end(Err(fault.clone()));
+            self.batch.close(Err(fault));
+            return NextLine::End;
+        }
         let Some((number, text)) = self.waiting.take().or_else(|| self.pull()) else {
             let Some(end) = self.feed.borrow_mut().end.clone() else { return NextLine::Wait };
             self.batch.close(end);
@@ -336,6 +346,8 @@ fn cut_short(fault: &BodyFault, last: usize, failed: &Failed) -> Failure {
     }
     let kind = match fault.status.0 {
         503 => FailureKind::Busy,
+        401 => FailureKind::Unauthorized,
+        403 => FailureKind::Forbidden,
         _ => FailureKind::Invalid,
     };
     Failure { status: Some(fault.status.0), ..Failure::new(kind, detail) }
@@ -346,7 +358,7 @@ pub(super) fn load(
     local: &mut Local,
     request: &HttpRequest<'_>,
     params: &Params<'_, '_>,
-    reply: Reply<'_>,
+    (permit, reply): (Permit, Reply<'_>),
 ) {
     let id = match collection(service, params, &mut local.text) {
         Ok((id, _)) => id,
@@ -361,7 +373,7 @@ pub(super) fn load(
         let lines = Lines::of(request.body(), line_bytes_max);
         (reply.later_watched(), Rc::new(RefCell::new(Feed { lines, end: Some(Ok(())), is_held_back: false })))
     };
-    let (over, nudge) = (Some(write::cancel_check(service, &late)), late.nudge());
+    let (over, nudge) = (Some(write::cancel_check(service, &late, &permit)), late.nudge());
     let state = State {
         waiting: 1,
         under_way_bytes: 0,
@@ -389,7 +401,7 @@ pub(super) fn load(
         database: service.database.clone(),
         collection: id,
         take_large: Box::new(take_large),
-        lines: Box::new(Source { feed, nudge, batch, line_bytes_max, waiting: None }),
+        lines: Box::new(Source { feed, nudge, batch, permit, line_bytes_max, waiting: None }),
         over,
         given_back: None,
     });

@@ -4,6 +4,7 @@
 //! `Last-Event-ID` takes precedence over `since`: reconnecting clients send it. Without either, the feed begins now.
 
 use super::fail;
+use crate::access::token::Permit;
 use crate::changes::{Arrival, ConsumerRequest, FeedPosition, Form};
 use crate::failure::{Failure, FailureKind};
 use crate::requests::params::echo;
@@ -13,7 +14,10 @@ use docs::catalog::Catalog;
 use docs::error::there_are;
 use http::{HttpRequest, Reply, query};
 
-pub(super) fn follow(service: &Service, request: &HttpRequest<'_>, reply: Reply<'_>) {
+/// The parameters of the query.
+pub(super) const PARAMETERS: [&str; 2] = ["since", "collection"];
+
+pub(super) fn follow(service: &Service, request: &HttpRequest<'_>, (permit, reply): (Permit, Reply<'_>)) {
     let wanted = match read(request, service.database.catalog()) {
         Ok(wanted) => wanted,
         Err(failure) => return fail(&failure, reply),
@@ -22,7 +26,7 @@ pub(super) fn follow(service: &Service, request: &HttpRequest<'_>, reply: Reply<
     let arrived = service.feed.arrive(|| {
         // Taken here: once the reply is given away, the request cannot be refused any more.
         let late = reply.take().map(Reply::later);
-        late.map(|late| Arrival { late, wanted })
+        late.map(|late| Arrival { late, wanted, permit })
     });
     if let (Err(failure), Some(reply)) = (arrived, reply) {
         fail(&failure, reply);
@@ -38,11 +42,8 @@ fn read(request: &HttpRequest<'_>, catalog: &Catalog) -> Result<ConsumerRequest,
             .map_err(|error| Failure::new(FailureKind::Invalid, format!("parameter `{}`: {error}", echo(name))))?;
         let is_second = match name {
             "since" => since.replace(position(value, "since")?).is_some(),
-            "collection" => collection.replace(named(catalog, value)?).is_some(),
-            _ => {
-                let detail = format!("unknown parameter `{}`; allowed: since, collection", echo(name));
-                return Err(Failure::new(FailureKind::Invalid, detail));
-            }
+            // Any other name has been refused.
+            _ => collection.replace(named(catalog, value)?).is_some(),
         };
         if is_second {
             return Err(Failure::new(FailureKind::Invalid, format!("parameter `{name}` is given more than once")));

@@ -2,6 +2,7 @@
 //! `limit`, or none, if many documents are hidden because they have expired.
 
 use super::{collection, fail};
+use crate::access::token::Permit;
 use crate::failure::refusal;
 use crate::failure::{ErrorRules, Failure, FailureKind};
 use crate::reads::cold::OnLoop;
@@ -23,6 +24,8 @@ use http::{HttpRequest, Params, Reply, Status, query};
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
+/// The parameters of the query.
+pub(super) const PARAMETERS: [&str; 2] = ["after", "limit"];
 /// Default of documents in a page.
 const LIMIT_DEFAULT: usize = 100;
 /// Limit of documents in a page.
@@ -36,7 +39,7 @@ pub(super) fn list(
     local: &mut Local,
     request: &HttpRequest<'_>,
     params: &Params<'_, '_>,
-    reply: Reply<'_>,
+    (permit, reply): (&Permit, Reply<'_>),
 ) {
     let page = collection(service, params, &mut local.text).and_then(|(id, info)| {
         let (after, limit) = page_of(request.query())?;
@@ -68,13 +71,13 @@ pub(super) fn list(
             out.clear();
             cold_read::count_cold(service, cold);
             let after = after.map(|key| key.as_bytes().to_vec());
-            list_late(service, (id, info.key.kind), after, (limit, bytes_max), reply);
+            list_late(service, (id, info.key.kind), after, (limit, bytes_max), (permit, reply));
         }
         // It takes longer than a loop allows.
         Err(ReadError::Stopped) => {
             out.clear();
             let after = after.map(|key| key.as_bytes().to_vec());
-            list_late(service, (id, info.key.kind), after, (limit, bytes_max), reply);
+            list_late(service, (id, info.key.kind), after, (limit, bytes_max), (permit, reply));
         }
         Err(error) => fail(&refusal::of_read(&error), reply),
     }
@@ -87,12 +90,12 @@ fn list_late(
     (id, kind): (CollectionId, KeyType),
     after: Option<Vec<u8>>,
     limits: (usize, usize),
-    reply: Reply<'_>,
+    (permit, reply): (&Permit, Reply<'_>),
 ) {
     let (database, sessions) = (service.database.clone(), Arc::clone(&service.pool_sessions));
     let (errors, replies) = (Arc::new(ErrorRules::default()), service.replies.clone());
     let (of_query, late) = (QueryLimits::of(service), reply.later_watched());
-    let client = Arc::new(ClientWatch::of(&late, &service.pool));
+    let client = Arc::new(ClientWatch::of(&late, permit, &service.pool));
     background::run_until(of_query.ends(), &service.pool, &Arc::clone(&errors), late, move |late| {
         let is_over = of_query.cancel_check(&client);
         let body = sessions.with(&database, |session| {
@@ -156,24 +159,18 @@ fn page_of(text: &str) -> Result<(Option<String>, usize), Failure> {
             .map_err(|error| Failure::new(FailureKind::Invalid, format!("parameter `{}`: {error}", echo(name))))?;
         let is_second = match name {
             "after" => after.is_some(),
-            "limit" => limit.is_some(),
-            _ => false,
+            _ => limit.is_some(),
         };
         if is_second {
             return Err(Failure::new(FailureKind::Invalid, format!("parameter `{name}` is given more than once")));
         }
         match name {
             "after" => after = Some(value.to_owned()),
-            "limit" => {
+            // Any other name has been refused.
+            _ => {
                 let number = value.parse().ok().filter(|number| (1..=LIMIT_MAX).contains(number));
                 let detail = || format!("limit is `{}`; allowed: 1 to {LIMIT_MAX}", echo(value));
                 limit = Some(number.ok_or_else(|| Failure::new(FailureKind::Invalid, detail()))?);
-            }
-            _ => {
-                return Err(Failure::new(
-                    FailureKind::Invalid,
-                    format!("unknown parameter `{}`; allowed: after, limit", echo(name)),
-                ));
             }
         }
     }

@@ -4,6 +4,7 @@
 //! It runs on the pool, where it may wait. So it is [`http::RequestOrder::Alone`] among the requests of its connection: earlier requests
 //! are answered first, and later ones wait.
 
+use crate::access::token::Permit;
 use crate::failure::refusal;
 use crate::failure::{ErrorRules, Failure, FailureKind};
 use crate::replies::large;
@@ -38,14 +39,14 @@ pub(super) fn run(
     service: &Service,
     (sql, arguments, taken): (String, ParameterValues, Taken),
     (shape, media): (RowFormat, &'static str),
-    reply: Reply<'_>,
+    (permit, reply): (&Permit, Reply<'_>),
 ) {
     let (database, replies) = (service.database.clone(), service.replies.clone());
     let limits = QueryLimits::of(service).of_change();
     let errors = Arc::new(ErrorRules::default());
     let queries = Arc::clone(&service.queries);
     let late = reply.later_watched();
-    let client = Arc::new(ClientWatch::of(&late, &service.pool));
+    let client = Arc::new(ClientWatch::of(&late, permit, &service.pool));
     background::run_until(limits.ends(), &service.pool, &Arc::clone(&errors), late, move |mut late| {
         let result = execute(&database, (&sql, &arguments), shape, (&limits, &client), &queries, &mut late);
         drop((sql, arguments, taken));
@@ -69,6 +70,8 @@ fn execute(
     late: &mut LateReply,
 ) -> Result<(u64, Vec<u8>), Failure> {
     loop {
+        // While it waited, its token may have ended.
+        client.permitted(Ok(()))?;
         let database = database.newest();
         let change = ModifyingStatement::prepare(sql, database.catalog())
             .map_err(|error| Failure::new(FailureKind::Invalid, error.to_string()))?;

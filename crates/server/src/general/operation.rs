@@ -7,6 +7,8 @@ use crate::replies::media::JSON;
 
 use crate::access::token;
 use crate::failure::refusal::fail;
+use crate::maintenance::reload_requests;
+use crate::requests::params;
 use crate::service::{Local, Service};
 use docs::Op;
 use docs::engine::Stats;
@@ -94,22 +96,38 @@ impl Operation {
         }
     }
 
+    /// The parameters of the query that it takes. Any other is refused.
+    fn parameters(self) -> &'static [&'static str] {
+        match self {
+            Operation::ListDocuments => &listing::PARAMETERS,
+            Operation::Changes => &changes::PARAMETERS,
+            Operation::Reload => &reload_requests::PARAMETERS,
+            _ => &[],
+        }
+    }
+
     /// Answers one request if its sender has access, otherwise with the reason.
     pub(crate) fn answer(
         self,
         service: &Service,
         local: &mut Local,
         request: &HttpRequest<'_>,
-        (params, access): (&Params<'_, '_>, Result<Granted<'_>, Failure>),
+        (params, access): (&Params<'_, '_>, Result<Granted, Failure>),
         reply: Reply<'_>,
     ) {
-        let access = access.and_then(|granted| granted.need(self.scope()).map(|()| granted));
-        let granted = match access {
-            Ok(granted) => granted,
+        let access = access.and_then(|granted| Ok((granted.need(self.scope())?, granted)));
+        let (permit, granted) = match access {
+            Ok(access) => access,
             // Health is answered to every client: load balancers request it from other machines.
             Err(_) if self == Operation::Health => return health(service, false, reply),
             Err(failure) => return fail(&failure, reply),
         };
+        // Load balancers add parameters of their own to requests of health, whose answer depends on none.
+        if self != Operation::Health
+            && let Err(failure) = params::check_names(self.parameters(), request.query())
+        {
+            return fail(&failure, reply);
+        }
         match self {
             Operation::GetDocument => documents::get(service, local, request, params, reply),
             Operation::PutDocument => {
@@ -122,15 +140,15 @@ impl Operation {
                 documents::change(service, local, request, params, reply, |key, _| Op::Delete { key });
             }
             Operation::InsertDocument => documents::insert(service, local, request, params, reply),
-            Operation::ListDocuments => listing::list(service, local, request, params, reply),
-            Operation::Bulk => bulk::load(service, local, request, params, reply),
-            Operation::Query => query::run(service, request, granted, reply),
-            Operation::MakeBackup => backup::make(service, request, reply),
+            Operation::ListDocuments => listing::list(service, local, request, params, (&permit, reply)),
+            Operation::Bulk => bulk::load(service, local, request, params, (permit, reply)),
+            Operation::Query => query::run(service, request, &granted, reply),
+            Operation::MakeBackup => backup::make(service, request, (permit, reply)),
             Operation::GetBackup => backup::send_state(service, reply),
             Operation::ListViews => views::list(service, reply),
             Operation::GetView => views::get(service, params, reply),
-            Operation::VerifyView => views::verify(service, request, params, reply),
-            Operation::Changes => changes::follow(service, request, reply),
+            Operation::VerifyView => views::verify(service, request, params, (&permit, reply)),
+            Operation::Changes => changes::follow(service, request, (permit, reply)),
             Operation::Schema => schema::send(service, reply),
             Operation::Reload => service.reloads.ask(request, reply),
             Operation::Health => health(service, true, reply),

@@ -3,6 +3,7 @@
 //! A token is a cursor (`statements/cursor.rs`) of the statement and its parameters.
 
 use super::fail;
+use crate::access::token::Permit;
 use crate::failure::refusal;
 use crate::failure::{ErrorRules, Failure, FailureKind};
 use crate::replies::large;
@@ -70,7 +71,7 @@ impl PageWanted {
         service: &Service,
         (sql, arguments, taken): (String, ParameterValues, Taken),
         shape: RowFormat,
-        reply: Reply<'_>,
+        (permit, reply): (&Permit, Reply<'_>),
     ) {
         if shape != RowFormat::Json {
             return fail(&paging::not_json(), reply);
@@ -79,7 +80,7 @@ impl PageWanted {
         let (limits, queries) = (QueryLimits::of(service), Arc::clone(&service.queries));
         let errors = Arc::new(ErrorRules::default());
         let late = reply.later_watched();
-        let client = ClientWatch::of(&late, &service.pool);
+        let client = ClientWatch::of(&late, permit, &service.pool);
         background::run_until(limits.ends(), &service.pool, &Arc::clone(&errors), late, move |mut late| {
             let of = (&sql[..], &arguments);
             let page = loop {

@@ -32,7 +32,11 @@ const BODY_BYTES_MAX: usize = 128 << 10;
 /// Memory of a waiting request, as a multiple of its bytes: its values as a tree.
 const WAITING_PER_BYTE: usize = 4;
 
-pub(super) fn run(service: &Service, request: &HttpRequest<'_>, granted: Granted<'_>, reply: Reply<'_>) {
+pub(super) fn run(service: &Service, request: &HttpRequest<'_>, granted: &Granted, reply: Reply<'_>) {
+    let permit = match granted.need(token::READ) {
+        Ok(permit) => permit,
+        Err(failure) => return fail(&failure, reply),
+    };
     let shape = RowFormat::of_accept(request);
     let (taken, (sql, arguments, page)) =
         match admit(service, request.body()).and_then(|taken| Ok((taken, read(request.body())?))) {
@@ -40,18 +44,18 @@ pub(super) fn run(service: &Service, request: &HttpRequest<'_>, granted: Granted
             Err(failure) => return fail(&failure, reply),
         };
     if let Some(page) = page {
-        return page.answer(service, (sql, arguments, taken), shape, reply);
+        return page.answer(service, (sql, arguments, taken), shape, (&permit, reply));
     }
     if ModifyingStatement::is_one(&sql) {
-        if let Err(failure) = granted.need(token::WRITE) {
-            return fail(&failure, reply);
-        }
-        return modify::run(service, (sql, arguments, taken), (shape, shape.media()), reply);
+        return match granted.need(token::WRITE) {
+            Ok(permit) => modify::run(service, (sql, arguments, taken), (shape, shape.media()), (&permit, reply)),
+            Err(failure) => fail(&failure, reply),
+        };
     }
     let (database, replies) = (service.database.clone(), service.replies.clone());
     let limits = QueryLimits::of(service);
     let late = reply.later_watched();
-    let client = ClientWatch::of(&late, &service.pool);
+    let client = ClientWatch::of(&late, &permit, &service.pool);
     let errors = Arc::new(ErrorRules::default());
     let queries = Arc::clone(&service.queries);
     let pool = Arc::clone(&service.pool);
@@ -67,7 +71,7 @@ pub(super) fn run(service: &Service, request: &HttpRequest<'_>, granted: Granted
             }
         };
         drop((sql, arguments, taken));
-        reply.end(rest, ran);
+        reply.end(rest, client.permitted(ran));
     });
 }
 

@@ -3,6 +3,7 @@
 //! are read by `POST /_/query`.
 
 use super::fail;
+use crate::access::token::Permit;
 use crate::failure::refusal;
 use crate::failure::{ErrorRules, Failure, FailureKind};
 use crate::maintenance::verification::Run;
@@ -12,6 +13,7 @@ use crate::service::Service;
 use crate::service::query_limits::QueryLimits;
 use crate::threads::background;
 use crate::threads::client::ClientWatch;
+use docs::engine::ErrorKind;
 use docs::error::there_are;
 use docs::views::{ViewState, ViewStatus};
 use docs::{DocumentDatabase, ReadError};
@@ -32,7 +34,12 @@ pub(super) fn get(service: &Service, params: &Params<'_, '_>, reply: Reply<'_>) 
     }
 }
 
-pub(super) fn verify(service: &Service, request: &HttpRequest<'_>, params: &Params<'_, '_>, reply: Reply<'_>) {
+pub(super) fn verify(
+    service: &Service,
+    request: &HttpRequest<'_>,
+    params: &Params<'_, '_>,
+    (permit, reply): (&Permit, Reply<'_>),
+) {
     let view = match named(&service.database, params) {
         Ok(view) if request.body().is_empty() => view,
         Ok(_) => return fail(&Failure::new(FailureKind::Invalid, "a verification takes no body"), reply),
@@ -45,7 +52,7 @@ pub(super) fn verify(service: &Service, request: &HttpRequest<'_>, params: &Para
     let (database, waits_until) = (service.database.clone(), QueryLimits::of(service).ends());
     let errors = Arc::new(ErrorRules::default());
     let late = reply.later_watched();
-    let client = Arc::new(ClientWatch::of(&late, &service.pool));
+    let client = Arc::new(ClientWatch::of(&late, permit, &service.pool));
     background::run_until(waits_until, &service.pool, &Arc::clone(&errors), late, move |late| {
         let report = verified(&database.newest(), &view.name, &client, &turn.begin());
         drop(turn);
@@ -100,6 +107,11 @@ fn verified(database: &DocumentDatabase, name: &str, client: &ClientWatch, run: 
         ReadError::Stopped => {
             let left = || client.failure(Failure::new(FailureKind::OutOfTime, error.to_string()));
             run.end(Instant::now()).unwrap_or_else(left)
+        }
+        error if error.engine() == Some(ErrorKind::DiskFull) => {
+            let detail = "disk full: the rows of the view are sorted in files in the data folder; make room, or restore a backup on \
+                          another disk and run `sapsan verify COPY --config FILE --views`";
+            Failure::new(FailureKind::DiskFull, detail)
         }
         error => refusal::of_read(&error),
     })?;

@@ -140,10 +140,20 @@ fn prepare_guards(config: &ServiceConfig, catalog: &Catalog) -> Result<Vec<Optio
     all.collect::<Result<_, _>>().map_err(|mistake| Mistakes { list: vec![mistake], more: 0 })
 }
 
-/// Opens the folder of every endpoint that serves files.
-fn open_files(config: &ServiceConfig) -> Result<Vec<Option<Files>>, Mistakes> {
+/// Opens the folder of every endpoint that serves files. It must have nothing in common with the folder of the data, nor with that
+/// of the backups: their files hold every document as it is stored.
+fn open_files(config: &ServiceConfig, data: Option<&Path>) -> Result<Vec<Option<Files>>, Mistakes> {
+    let private = [(data, "the data folder"), (config.server.backups.as_deref(), "the folder for backups")];
     let all = config.endpoints.iter().map(|endpoint| {
         let Action::Files(files) = &endpoint.action else { return Ok(None) };
+        let overlaps = |folder: &Option<&Path>| folder.is_some_and(|folder| files.overlaps(folder));
+        if let Some((Some(folder), what)) = private.iter().find(|(folder, _)| overlaps(folder)) {
+            let what = format!(
+                "`files` would serve {what}, {}: give the files a folder that neither lies in it nor holds it",
+                folder.display()
+            );
+            return Err(config.mistake_at(endpoint.span.clone(), what));
+        }
         files.open().map(Some).map_err(|what| config.mistake_at(endpoint.span.clone(), what))
     });
     all.collect::<Result<_, _>>().map_err(|mistake| Mistakes { list: vec![mistake], more: 0 })
@@ -181,10 +191,12 @@ fn parameter_types(name: &str, endpoint: &EndpointConfig, config: &ServiceConfig
     declared.map_or(JsonTypes::VALUE, openapi::types_of)
 }
 
-/// The declared endpoints, prepared against the catalog of an open database, and the OpenAPI document.
+/// The declared endpoints, prepared against the catalog of an open database, and the OpenAPI document. `data`: the folder of the
+/// database, if it has one.
 pub(crate) fn routes(
     config: &ServiceConfig,
     database: &DocumentDatabase,
+    data: Option<&Path>,
 ) -> Result<(Vec<Endpoint>, String), ServerStartError> {
     let catalog = database.catalog();
     let config = &with_types(config, catalog);
@@ -192,7 +204,7 @@ pub(crate) fn routes(
     let steps = prepare_steps(config, catalog).map_err(ServerStartError::Config)?;
     let openapi = openapi::document(config, catalog, &columns(config, catalog, &statements, &steps));
     let guards = prepare_guards(config, catalog).map_err(ServerStartError::Config)?;
-    let files = open_files(config).map_err(ServerStartError::Config)?;
+    let files = open_files(config, data).map_err(ServerStartError::Config)?;
     let all = config.endpoints.iter().zip(statements).zip(steps).zip(guards.into_iter().zip(files));
     let declared = &config.endpoints;
     let resolved = all.filter_map(|(((endpoint, query), steps), (guard, files))| {
@@ -290,7 +302,7 @@ pub fn rehearse(config: &ServiceConfig) -> Result<(), ServerStartError> {
         let store =
             engine::in_memory(REHEARSAL_MAP_BYTES, options).map_err(|error| ServerStartError::Open(error.into()))?;
         let database = DocumentDatabase::with_store(&documents, &config.path, store)?;
-        routes(config, &database).map(drop)
+        routes(config, &database, None).map(drop)
     };
     opened().map_err(|error| match error {
         ServerStartError::Open(why) => {

@@ -24,7 +24,6 @@ use crate::routing::routes::Routing;
 use crate::service::Service;
 use crate::threads::panics::caught;
 
-use crate::access::token::Tokens;
 use crate::routing::switch::Switch;
 use docs::catalog::CollectionInfo;
 use docs::views::ViewState;
@@ -32,6 +31,7 @@ use docs::{DatabaseOpenError, Differences, DocumentDatabase};
 use http::{LateReply, Status};
 use reactor::TlsServer;
 use serde_json::{Map, Value as Json, json};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
@@ -56,11 +56,13 @@ pub(crate) struct ReloadThread {
 impl ReloadThread {
     pub(crate) fn start(
         switch: &Arc<Switch>,
-        config: ServiceConfig,
+        (config, data): (ServiceConfig, &Path),
         tls: Option<TlsServer>,
     ) -> std::io::Result<ReloadThread> {
         let (tasks, asked) = sync_channel(WAITING_MAX);
-        let mut reloader = Reloader { switch: Arc::clone(switch), config, tls, gives_up: false, retired: Vec::new() };
+        let (switch_of_thread, data) = (Arc::clone(switch), data.to_owned());
+        let mut reloader =
+            Reloader { switch: switch_of_thread, config, data, tls, gives_up: false, retired: Vec::new() };
         // The permission to drop was only for the start.
         reloader.config.docs.may_drop = false;
         let thread = std::thread::Builder::new().name("reload".to_owned()).spawn(move || reloader.run(&asked))?;
@@ -156,6 +158,8 @@ struct Reloader {
     switch: Arc<Switch>,
     /// The served configuration.
     config: ServiceConfig,
+    /// The folder of the database.
+    data: PathBuf,
     /// The TLS setting of its addresses.
     tls: Option<TlsServer>,
     /// Reopening the same configuration was refused.
@@ -317,8 +321,10 @@ impl Reloader {
         documents.plans = old.database.catalog().plans.clone();
         let (division, mut new_feed) = (Division::of(&config.server), false);
         old.expiry.stop();
+        // First, because the change waits for writing statements: those of a revoked token end.
+        old.tokens.replace(&config.tokens);
         let reopened = old.database.reopen::<ServerStartError>(&documents, |database| {
-            let (endpoints, openapi) = routes(&config, database)?;
+            let (endpoints, openapi) = routes(&config, database, Some(&self.data))?;
             new_feed = !has_same_collections(&old.database, database);
             let feed = if new_feed {
                 Arc::new(Feed::new(old.replies.clone(), &division, &old.panics))
@@ -326,19 +332,16 @@ impl Reloader {
                 Arc::clone(&old.feed)
             };
             let shared = Arc::clone(&old.shared);
-            let service = Service::new(
-                (config.errors.clone(), Tokens::new(config.tokens.clone())),
-                openapi,
-                database.clone(),
-                shared,
-                feed,
-            );
+            let service = Service::new(config.errors.clone(), openapi, database.clone(), shared, feed);
             self.switch.put(Routing::new(service, endpoints));
             Ok(())
         });
         let current = self.switch.current();
         let current = &current.service;
         let expiry = current.expiry.start(&current.database);
+        if reopened.is_err() {
+            old.tokens.replace(&self.config.tokens);
+        }
         let (_, waited) = reopened?;
         current.pool_sessions.let_go();
         current.cold.let_go();

@@ -2,7 +2,6 @@
 
 use super::preparing::{ServerStartError, complete, log_dropped, open_folder, routes};
 use super::reload::ReloadThread;
-use crate::access::token::Tokens;
 use crate::changes::Feed;
 use crate::config::memory::{BEHIND_BYTES_MAX, Division, INPUT_BYTES_MAX, OUTPUT_HIGH_WATER};
 use crate::config::{AdminListener, ServerConfig, ServiceConfig, TlsConfig, lints};
@@ -173,13 +172,13 @@ pub fn start(config: &ServiceConfig, data: &Path) -> Result<RunningServer, Serve
     let torn = recovery.torn_bytes;
     tracing::info!(batches = recovery.batches, torn, elapsed = ?recovery.elapsed, "the store is open");
     log_dropped(&database);
-    let (endpoints, openapi) = routes(config, &database)?;
+    let (endpoints, openapi) = routes(config, &database, Some(data))?;
     let pools = start_pools(settings, &division)
         .map_err(|error| ServerStartError::System(std::io::Error::other(error.to_string())))?;
     let shared = Arc::new(Shared::new(settings, pools, reactor.loops(), (&division, data)));
+    shared.tokens.replace(&config.tokens);
     let feed = Arc::new(Feed::new(shared.replies.clone(), &division, &shared.panics));
-    let service =
-        Service::new((config.errors.clone(), Tokens::new(config.tokens.clone())), openapi, database, shared, feed);
+    let service = Service::new(config.errors.clone(), openapi, database, shared, feed);
     service.feed.start(&service.database).map_err(ServerStartError::System)?;
     service.expiry.start(&service.database).map_err(ServerStartError::System)?;
     let (access_log, log) = access_log(config)?;
@@ -225,7 +224,8 @@ pub fn start(config: &ServiceConfig, data: &Path) -> Result<RunningServer, Serve
     let _ = server.service().current().service.sources.set(sources);
     let switch = Arc::downgrade(server.service());
     let _ = server.service().current().service.newest.set(switch);
-    let reloads = ReloadThread::start(server.service(), config.clone(), tls).map_err(ServerStartError::System)?;
+    let reloads =
+        ReloadThread::start(server.service(), (config.clone(), data), tls).map_err(ServerStartError::System)?;
     Ok(RunningServer { reactor, reloads, server, address, admin, drain: settings.drain, log })
 }
 

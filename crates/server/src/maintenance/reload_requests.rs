@@ -14,6 +14,8 @@ pub(crate) const WAITING_MAX: usize = 8;
 
 /// The parameter that permits a reload to drop what the file no longer declares.
 const ALLOW_DROP: &str = "allow-drop";
+/// The parameters of the query.
+pub(crate) const PARAMETERS: [&str; 1] = [ALLOW_DROP];
 
 /// Work for the thread.
 pub(crate) enum ReloadTask {
@@ -72,14 +74,11 @@ fn may_drop(text: &str) -> Result<bool, Failure> {
         let value = query::decode(value, &mut scratch)
             .map_err(|error| Failure::new(FailureKind::Invalid, format!("parameter `{}`: {error}", echo(name))))?;
         let given = match (name, value) {
-            (ALLOW_DROP, "true") => true,
-            (ALLOW_DROP, "false") => false,
-            (ALLOW_DROP, _) => {
-                let detail = format!("{ALLOW_DROP} is `{}`; allowed: true, false", echo(value));
-                return Err(Failure::new(FailureKind::Invalid, detail));
-            }
+            // Any other name has been refused.
+            (_, "true") => true,
+            (_, "false") => false,
             _ => {
-                let detail = format!("unknown parameter `{}`; allowed: {ALLOW_DROP}", echo(name));
+                let detail = format!("{ALLOW_DROP} is `{}`; allowed: true, false", echo(value));
                 return Err(Failure::new(FailureKind::Invalid, detail));
             }
         };

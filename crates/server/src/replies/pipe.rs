@@ -316,7 +316,9 @@ impl<'f> Reply<'f> {
 
     /// Answers with the rest, or ends a reply that has begun. `rest` is what the sinks left in their buffer.
     pub(crate) fn end(mut self, mut rest: Vec<u8>, outcome: Result<(), Failure>) {
+        let is_refused = matches!(&outcome, Err(failure) if failure.is_of_permission());
         let outcome = match self.cut {
+            _ if is_refused => outcome,
             Some(Cut::Busy) => Err(large::busy()),
             Some(Cut::TooSlow) => Err(Failure::new(FailureKind::TooLarge, "the client did not take the rows in time")),
             Some(Cut::OutOfTime) => Err(refusal::of_query(&QueryError::Deadline)),

@@ -1,7 +1,8 @@
 //! Declared query parameters: from the query of a request to typed values.
 //!
-//! The rules are the same for every endpoint: undeclared names are ignored, whatever their values; of repeated ones the first
-//! counts; a declared one that is empty, badly escaped or not of its type is refused.
+//! The rules are the same for every endpoint: of repeated ones the first counts; a declared one that is empty, badly escaped or not
+//! of its type is refused. Undeclared names are ignored, whatever their values, except where they could ask for another part of a
+//! list ([`check_names`]).
 
 use crate::config::DECLARED_MAX;
 use crate::failure::{Failure, FailureKind};
@@ -38,6 +39,22 @@ impl<'v> ParamValues<'v> {
     pub(crate) fn get(&self, place: usize) -> Scalar<'v> {
         self.values.get(place).copied().unwrap_or(Scalar::Null)
     }
+}
+
+/// Refuses a query with a parameter that is none of these: for an answer that is one part of a longer one, since a client that asks
+/// in vain for another part would read the same one for ever.
+pub(crate) fn check_names(known: &[impl AsRef<str>], query: &str) -> Result<(), Failure> {
+    let mut scratch = Vec::new();
+    for (name, _) in query::pairs(query) {
+        let decoded = query::decode(name, &mut scratch).unwrap_or(name);
+        if known.iter().all(|known| known.as_ref() != decoded) {
+            let allowed: Vec<&str> = known.iter().map(AsRef::as_ref).collect();
+            let allowed = if allowed.is_empty() { "none".to_owned() } else { allowed.join(", ") };
+            let detail = format!("unknown parameter `{}`; allowed: {allowed}", echo(decoded));
+            return Err(Failure::new(FailureKind::Invalid, detail));
+        }
+    }
+    Ok(())
 }
 
 /// Location of a parameter's text.

@@ -38,7 +38,6 @@ pub(crate) struct Service {
     pub(crate) database: DocumentDatabase,
     pub(crate) errors: Arc<ErrorRules>,
     pub(crate) feed: Arc<Feed>,
-    pub(crate) tokens: Tokens,
     /// The OpenAPI document.
     pub(crate) openapi: Arc<[u8]>,
     pub(crate) shared: Arc<Shared>,
@@ -56,6 +55,8 @@ pub(crate) struct Shared {
     pub(crate) access: Access,
     /// Pages of other origins that may use declared endpoints.
     pub(crate) cors: Option<Cors>,
+    /// The tokens of the newest configuration, of which work that may run for long holds permits.
+    pub(crate) tokens: Tokens,
     /// Senders of wrong tokens.
     pub(crate) tries: Tries,
     /// Threads for cold reads. Dropped before the pool, because their reads may continue there; so the pool's last owner is a
@@ -133,6 +134,7 @@ impl Shared {
         Shared {
             access: Access::new(config),
             cors: config.cors.as_ref().map(Cors::new),
+            tokens: Tokens::default(),
             tries: Tries::default(),
             cold: pools.cold,
             pool: Arc::new(pools.long),
@@ -189,14 +191,14 @@ impl Shared {
 
 impl Service {
     pub(crate) fn new(
-        (errors, tokens): (ErrorRules, Tokens),
+        errors: ErrorRules,
         openapi: String,
         database: DocumentDatabase,
         shared: Arc<Shared>,
         feed: Arc<Feed>,
     ) -> Service {
         shared.services.fetch_add(1, Ordering::Relaxed);
-        Service { database, errors: Arc::new(errors), feed, tokens, openapi: openapi.into_bytes().into(), shared }
+        Service { database, errors: Arc::new(errors), feed, openapi: openapi.into_bytes().into(), shared }
     }
 
     /// Answers a failure according to `[errors]`.

@@ -6,6 +6,7 @@
 //! that none overtakes it.
 
 use super::{Local, Service, Shared};
+use crate::access::token::Permit;
 use crate::failure::Failure;
 use crate::failure::refusal;
 use crate::replies::media::JSON;
@@ -90,14 +91,15 @@ pub(crate) fn later(
         return (reply.later(), None);
     }
     let late = reply.later_watched();
-    let over = cancel_check(service, &late);
+    // A single write is short, and whether it was permitted is decided when it arrives.
+    let over = cancel_check(service, &late, &Permit::default());
     (late, Some(over))
 }
 
-/// Whether the client of a watched reply has left, or the server has stopped. The caller yields to the loops first.
-pub(crate) fn cancel_check(shared: &Shared, late: &LateReply) -> CancelCheck {
+/// Whether the client of a watched reply has left or lost its permission, or the server has stopped. The caller yields to the loops first.
+pub(crate) fn cancel_check(shared: &Shared, late: &LateReply, permit: &Permit) -> CancelCheck {
     let (client, queries, loops) =
-        (ClientWatch::elsewhere(late), Arc::clone(&shared.queries), Arc::clone(&shared.loops));
+        (ClientWatch::elsewhere(late, permit), Arc::clone(&shared.queries), Arc::clone(&shared.loops));
     Arc::new(move || {
         let now = Instant::now();
         executor::let_others(now, || loops.iter().any(Loop::waits));

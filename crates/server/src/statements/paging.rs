@@ -118,8 +118,9 @@ pub(crate) fn not_json() -> Failure {
 /// A parameter's text; of repeated ones the first counts.
 fn parameter(text: &str, name: &str) -> Result<Option<String>, Failure> {
     let refused = |why: String| Failure::new(FailureKind::Invalid, format!("parameter `{name}` {why}"));
-    let Some((_, value)) = query::pairs(text).find(|(given, _)| *given == name) else { return Ok(None) };
     let mut decoded = Vec::new();
+    let is_named = |given: &str, decoded: &mut Vec<u8>| query::decode(given, decoded).is_ok_and(|given| given == name);
+    let Some((_, value)) = query::pairs(text).find(|(given, _)| is_named(given, &mut decoded)) else { return Ok(None) };
     let value = query::decode(value, &mut decoded).map_err(|error| refused(error.to_string()))?;
     if value.is_empty() { Err(refused("is empty".to_owned())) } else { Ok(Some(value.to_owned())) }
 }

@@ -1,4 +1,4 @@
-//! Whether the client of a long query is still connected. This is checked while rows are computed, so that a query ends with its
+//! Whether the client of a long query is still connected, and its token still permits the query. This is checked while rows are computed, so that a query ends with its
 //! client even if no row has been sent yet.
 //!
 //! A client that shuts down only its sending side may still read its reply, but the server cannot tell it from a client that has
@@ -6,6 +6,7 @@
 //! That is enough for most requests from programs that shut down their side right after sending.
 
 use super::query_pool::QueryPool;
+use crate::access::token::Permit;
 use crate::failure::{Failure, FailureKind};
 use http::{ClientState, LateReply, Presence};
 use std::sync::{Arc, OnceLock};
@@ -19,6 +20,7 @@ const ENDED_MAX_CROWDED: Duration = Duration::from_millis(100);
 /// See the module's documentation.
 pub(crate) struct ClientWatch {
     presence: Presence,
+    permit: Permit,
     /// The pool whose thread computes the reply.
     pool: Option<Arc<QueryPool>>,
     /// When the end of the client's sending side was first seen.
@@ -27,13 +29,13 @@ pub(crate) struct ClientWatch {
 
 impl ClientWatch {
     /// For a watched reply that a thread of the pool computes.
-    pub(crate) fn of(late: &LateReply, pool: &Arc<QueryPool>) -> ClientWatch {
-        ClientWatch { presence: late.presence(), pool: Some(Arc::clone(pool)), ended: OnceLock::new() }
+    pub(crate) fn of(late: &LateReply, permit: &Permit, pool: &Arc<QueryPool>) -> ClientWatch {
+        ClientWatch { pool: Some(Arc::clone(pool)), ..ClientWatch::elsewhere(late, permit) }
     }
 
     /// For a watched reply that a thread of another kind computes.
-    pub(crate) fn elsewhere(late: &LateReply) -> ClientWatch {
-        ClientWatch { presence: late.presence(), pool: None, ended: OnceLock::new() }
+    pub(crate) fn elsewhere(late: &LateReply, permit: &Permit) -> ClientWatch {
+        ClientWatch { presence: late.presence(), permit: permit.clone(), pool: None, ended: OnceLock::new() }
     }
 
     /// The state of the client.
@@ -41,8 +43,12 @@ impl ClientWatch {
         &self.presence
     }
 
-    /// Whether the client is considered gone.
+    /// Whether the client is considered gone, or may not have its reply any more.
     pub(crate) fn is_over(&self, now: Instant) -> bool {
+        self.permit.check().is_err() || self.is_gone(now)
+    }
+
+    fn is_gone(&self, now: Instant) -> bool {
         match self.presence.client() {
             ClientState::Here => false,
             ClientState::Ended => {
@@ -60,10 +66,21 @@ impl ClientWatch {
 
     /// The failure of an ended query, for a client that may still read.
     pub(crate) fn failure(&self, failure: Failure) -> Failure {
-        if failure.kind != FailureKind::OutOfTime || !self.is_over(Instant::now()) {
+        if failure.kind != FailureKind::OutOfTime {
+            return failure;
+        }
+        if let Err(refused) = self.permit.check() {
+            return refused;
+        }
+        if !self.is_gone(Instant::now()) {
             return failure;
         }
         let detail = "the client ended its side of the connection while its query ran: keep it open until the reply";
         Failure::new(FailureKind::Invalid, detail)
+    }
+
+    /// The outcome of a query, if its client still has the permission to read it.
+    pub(crate) fn permitted<T>(&self, outcome: Result<T, Failure>) -> Result<T, Failure> {
+        self.permit.check().and(outcome)
     }
 }

@@ -1,7 +1,7 @@
 //! Work that would block a loop: the pool of long queries with its queues, the time limit on a loop, the client that may leave
 //! meanwhile, panics of threads; and the bound of memory that waiting work takes (`in_flight`).
 //!
-//! It may import `config` and `failure`. It knows neither the work that it runs nor the service.
+//! It may import `access` (permits), `config` and `failure`. It knows neither the work that it runs nor the service.
 
 pub(crate) mod background;
 pub(crate) mod client;
