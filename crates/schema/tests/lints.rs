@@ -50,7 +50,7 @@ fn nothing_is_said_about_schemas_that_check_what_they_say() {
     for text in [
         "true",
         r#"{"properties": {"minimun": {"type": "integer", "minimum": 9007199254740993, "maximum": 9007199254740993}}}"#,
-        r#"{"enum": [{"minimun": 1}], "default": {"minimun": 1}, "x-of-a-tool": {"minimun": 1}}"#,
+        r#"{"enum": [{"minimun": 1}], "examples": [{"minimun": 1}], "x-of-a-tool": {"minimun": 1}}"#,
         r#"{"required": ["x1"], "patternProperties": {"^x": true}, "additionalProperties": false}"#,
         r#"{"required": ["a"], "properties": {"a": false}}"#,
         r##"{"items": {"$ref": "#/components/schemas/user"}, "components": {"schemas": {"user": {"type": "object"}}}}"##,
