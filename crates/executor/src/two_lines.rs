@@ -1,7 +1,9 @@
 //! Two bounded lines of jobs in front of an executor of any model with a queue.
 //!
-//! For each job in a line the executor has one task, a turn. A turn does not belong to a certain job: it runs the oldest job of the line
+//! For each job in a line the executor has one task, a turn. A turn does not belong to a certain job: it runs the first job of the line
 //! that is next, and the lines alternate if jobs wait in both. So the order of the lines does not depend on the executor's model.
+//!
+//! In a line the clients take turns: a client with many jobs delays another client's job by one of them.
 
 use crate::back_pressure::Refused;
 use crate::containment::drop_contained;
@@ -9,7 +11,8 @@ use crate::coroutine::{Job, once};
 use crate::executor::{Drained, Executor, ExecutorStartError};
 use crate::metrics::ExecutorMetrics;
 use crate::model_name::Model;
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
+use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
@@ -24,8 +27,8 @@ pub enum Line {
 
 /// An executor behind two lines.
 ///
-/// Jobs of one line start in the order of submission. A job waits for no more jobs of the other line than its own position in its
-/// line. The guarantees of [`Executor`] hold for jobs too.
+/// In one line each client starts one job in turn, and its own jobs in the order of submission. A job waits for no more jobs of
+/// the other line than its own position in its line. The guarantees of [`Executor`] hold for jobs too.
 pub struct TwoLines {
     executor: Box<dyn Executor>,
     waiting: Arc<Waiting>,
@@ -40,11 +43,45 @@ struct Waiting {
 #[derive(Default)]
 struct State {
     /// Indexed by line.
-    jobs: [VecDeque<Job>; 2],
+    jobs: [ClientJobs; 2],
     /// The line that is next.
     next: usize,
     /// Jobs refused because their line was full.
     refused: u64,
+}
+
+/// The jobs of one line.
+#[derive(Default)]
+struct ClientJobs {
+    /// Clients with waiting jobs.
+    by_client: HashMap<IpAddr, VecDeque<Job>>,
+    /// The same clients in the order of their turns.
+    turns: VecDeque<IpAddr>,
+    count: usize,
+}
+
+impl ClientJobs {
+    fn push(&mut self, client: IpAddr, job: Job) {
+        let jobs = self.by_client.entry(client).or_default();
+        if jobs.is_empty() {
+            self.turns.push_back(client);
+        }
+        jobs.push_back(job);
+        self.count += 1;
+    }
+
+    fn pop(&mut self) -> Option<Job> {
+        let client = self.turns.pop_front()?;
+        let jobs = self.by_client.get_mut(&client)?;
+        let job = jobs.pop_front()?;
+        if jobs.is_empty() {
+            self.by_client.remove(&client);
+        } else {
+            self.turns.push_back(client);
+        }
+        self.count -= 1;
+        Some(job)
+    }
 }
 
 impl Waiting {
@@ -53,18 +90,18 @@ impl Waiting {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The job whose turn it is: the oldest of the line that is next, unless that line is empty.
+    /// The job whose turn it is: the first of the line that is next, unless that line is empty.
     fn take(&self) -> Option<Job> {
         let mut state = self.lock();
-        let line = if state.jobs[state.next].is_empty() { 1 - state.next } else { state.next };
+        let line = if state.jobs[state.next].count == 0 { 1 - state.next } else { state.next };
         state.next = 1 - line;
-        state.jobs[line].pop_front()
+        state.jobs[line].pop()
     }
 
     /// Drops all waiting jobs. A turn that begins after this finds no job, and ends.
     fn drop_all(&self) {
         let jobs = std::mem::take(&mut self.lock().jobs);
-        jobs.into_iter().flatten().for_each(drop_contained);
+        jobs.into_iter().flat_map(|line| line.by_client.into_values().flatten()).for_each(drop_contained);
     }
 }
 
@@ -77,8 +114,8 @@ impl TwoLines {
         Ok(TwoLines { executor, waiting: Arc::new(Waiting { limits, state: Mutex::default() }) })
     }
 
-    /// Queues a job in a line, or returns it at once.
-    pub fn try_submit(&self, line: Line, job: Job) -> Result<(), Refused<Job>> {
+    /// Queues a job of a client in a line, or returns it at once.
+    pub fn try_submit(&self, client: IpAddr, line: Line, job: Job) -> Result<(), Refused<Job>> {
         let line = line as usize;
         let waiting = Arc::clone(&self.waiting);
         let turn = once(move || {
@@ -88,14 +125,14 @@ impl TwoLines {
             }
         });
         let mut state = self.waiting.lock();
-        if state.jobs[line].len() >= self.waiting.limits[line] {
+        if state.jobs[line].count >= self.waiting.limits[line] {
             state.refused += 1;
             return Err(Refused::Full(job));
         }
         // The turn may begin at once, and then waits for the lock.
         match self.executor.try_submit(turn) {
             Ok(()) => {
-                state.jobs[line].push_back(job);
+                state.jobs[line].push(client, job);
                 Ok(())
             }
             Err(Refused::Full(_)) => Err(Refused::Full(job)),

@@ -174,6 +174,11 @@ impl LateReply {
         self.say(status, content_type, Vec::new(), Some((None, source)), None);
     }
 
+    /// The client's address for counting shares: of an IPv6 address its /64.
+    pub fn host(&self) -> IpAddr {
+        reactor::host(self.ticket.client)
+    }
+
     /// A handle that ends this reply's connection.
     pub fn cutter(&self) -> Cutter {
         Cutter::new(self.lp.clone(), self.ticket)

@@ -117,9 +117,9 @@ impl LateQuery {
     /// Queues it for the pool, which answers.
     pub(crate) fn start(self: Arc<Self>, late: LateReply) {
         let (pool, errors) = (Arc::clone(&self.pool), Arc::clone(&self.errors));
-        match pool.place(self.request.bytes(), self.query.habits.expected(self.request.habit())) {
+        match pool.place(late.host(), self.request.bytes(), self.query.habits.expected(self.request.habit())) {
             Ok(place) => {
-                background::run_declared(self.limits.ends(), (&pool, place), &errors, late, move |late| self.run(late));
+                background::run_placed(self.limits.ends(), (&pool, place), &errors, late, move |late| self.run(late));
             }
             Err(failure) => refusal::refuse(&errors, late, &failure),
         }

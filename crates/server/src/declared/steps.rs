@@ -327,11 +327,11 @@ impl Owed {
         let limits = QueryLimits::of(&shared).of_change();
         let (pool, replies, queries) = (Arc::clone(&shared.pool), shared.replies.clone(), Arc::clone(&shared.queries));
         let client = Arc::new(ClientWatch::of(&late, &permit, &pool));
-        let place = match pool.place(0, habits.expected(habit)) {
+        let place = match pool.place(late.host(), 0, habits.expected(habit)) {
             Ok(place) => place,
             Err(failure) => return refusal::refuse(&errors, late, &failure),
         };
-        background::run_declared(limits.ends(), (&pool, place), &Arc::clone(&errors), late, move |mut late| {
+        background::run_placed(limits.ends(), (&pool, place), &Arc::clone(&errors), late, move |mut late| {
             let running = habits.begin(habit);
             let cancel_check = limits.cancel_check(&client);
             let call = match client.permitted(docs::with_cancel_check(Some(&cancel_check), call)) {

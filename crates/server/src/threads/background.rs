@@ -4,9 +4,8 @@
 use super::query_pool::{QueryPool, QueuePlace};
 use crate::failure::refusal;
 use crate::failure::{ErrorRules, Failure, FailureKind};
-use executor::{Executor, Job, Line, give_way, once};
+use executor::{Executor, Job, give_way, once};
 use http::{ClientState, LateReply};
-use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -15,15 +14,15 @@ use std::time::Instant;
 struct Owed {
     late: Option<LateReply>,
     errors: Arc<ErrorRules>,
-    /// Text of the 503.
-    full: Cow<'static, str>,
 }
+
+/// Text of the 503.
+const FULL: &str = "too many requests wait for a thread";
 
 impl Drop for Owed {
     fn drop(&mut self) {
         if let Some(late) = self.late.take() {
-            let busy = Failure::new(FailureKind::Busy, std::mem::take(&mut self.full));
-            refusal::refuse(&self.errors, late, &busy);
+            refusal::refuse(&self.errors, late, &Failure::new(FailureKind::Busy, FULL));
         }
     }
 }
@@ -35,21 +34,16 @@ pub(crate) fn run(
     late: LateReply,
     work: impl FnOnce(LateReply) + Send + 'static,
 ) {
-    submit(
-        (|job| executor.try_submit(once(job)).map_err(drop), "too many requests wait for a thread".into()),
-        errors,
-        late,
-        work,
-    );
+    submit(|job| executor.try_submit(once(job)).map_err(drop), errors, late, work);
 }
 
 fn submit(
-    (try_submit, full): (impl FnOnce(Job) -> Result<(), ()>, Cow<'static, str>),
+    try_submit: impl FnOnce(Job) -> Result<(), ()>,
     errors: &Arc<ErrorRules>,
     late: LateReply,
     work: impl FnOnce(LateReply) + Send + 'static,
 ) {
-    let mut owed = Owed { late: Some(late), errors: Arc::clone(errors), full };
+    let mut owed = Owed { late: Some(late), errors: Arc::clone(errors) };
     let job = move || {
         if let Some(late) = owed.late.take() {
             // If the client has gone, the work is not begun: an answer would reach nobody.
@@ -70,24 +64,31 @@ pub(crate) fn run_until(
     late: LateReply,
     work: impl FnOnce(LateReply) + Send + 'static,
 ) {
-    let work = within(ends, errors, work);
-    submit((|job| pool.try_submit(Line::First, job).map_err(drop), QueryPool::is_full()), errors, late, work);
+    match pool.general_place(late.host()) {
+        Ok(place) => run_placed(ends, (pool, place), errors, late, work),
+        Err(failure) => refusal::refuse(errors, late, &failure),
+    }
 }
 
-/// The same for a declared query or steps, which have a place in the queue.
-pub(crate) fn run_declared(
+/// Passes work that has a place in its queue to the pool of queries, within the same time limit.
+pub(crate) fn run_placed(
     ends: Instant,
     (pool, place): (&QueryPool, QueuePlace),
     errors: &Arc<ErrorRules>,
     late: LateReply,
     work: impl FnOnce(LateReply) + Send + 'static,
 ) {
-    let work = within(ends, errors, work);
-    let full = "too many requests wait for a thread".into();
-    submit((|job| pool.try_submit(Line::Second, job).map_err(drop), full), errors, late, move |late| {
-        drop(place);
-        work(late);
-    });
+    let (work, place) = (within(ends, errors, work), Arc::new(place));
+    let of_job = Arc::clone(&place);
+    submit(
+        |job| pool.try_submit(&place, job).map_err(drop),
+        errors,
+        late,
+        move |late| {
+            drop(of_job);
+            work(late);
+        },
+    );
 }
 
 /// Work on a thread of queries that is not begun after `ends`.
