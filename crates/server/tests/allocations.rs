@@ -122,7 +122,7 @@ fn file(memory: &str, count: usize, kind: Kind) -> String {
 
 /// Bytes that a server with this file keeps, and the bytes counted for its endpoints.
 fn kept(text: &str) -> (i64, i64) {
-    let counted = ServiceConfig::parse("service.toml".as_ref(), text.to_owned()).unwrap().server.declared_bytes;
+    let counted = ServiceConfig::parse("service.toml".as_ref(), text.to_owned()).unwrap().server.declared_bytes();
     let before = LIVE.load(Ordering::Relaxed);
     let server = TestServer::of_file(text).unwrap();
     assert_eq!(server.get("/_/health").status, 200);

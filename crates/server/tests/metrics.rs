@@ -1,7 +1,7 @@
 //! The text of `/_/metrics`: its format, and the rules of `promtool check metrics`.
 
 use crate::dashboard::{promtool, said};
-use crate::harness::TestServer;
+use crate::harness::{COLLECTIONS, TestServer, mistakes};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Units that have a base unit in Prometheus, and names with abbreviated units.
@@ -309,8 +309,7 @@ fn requests_are_counted_by_route_and_code() {
 
 #[test]
 fn counts_stay_when_the_configuration_is_read_again() {
-    let file =
-        |endpoints: &str| format!("{}\n[server]\n{}{endpoints}", crate::harness::COLLECTIONS, crate::harness::SERVER);
+    let file = |endpoints: &str| format!("{}\n[server]\n{}{endpoints}", crate::harness::COLLECTIONS, crate::harness::SERVER);
     let server = TestServer::of_file(&file(ENDPOINTS)).unwrap();
     server.get("/sums");
     let others = ENDPOINTS.replace("GET /sums", "GET /total");
@@ -336,4 +335,25 @@ fn routes_beyond_the_bound_count_as_others() {
     }
     let counts: BTreeMap<_, _> = of_routes(&server).into_iter().collect();
     assert_eq!((counts.len(), counts["GET /252/{id} 404"], counts["other 404"]), (254, 1.0, 47.0));
+}
+
+#[test]
+fn metrics_of_many_endpoints_are_told_with_the_least_memory() {
+    let endpoint = |n| format!("[[endpoints]]\nroute = \"GET /q{n}/{{id}}\"\nget = \"items/{{id}}\"\n");
+    let endpoints: String = (0..253).map(endpoint).collect();
+    let settings = |megabytes: u32| format!("threads = 2\nmemory = \"{megabytes}MB\"");
+    let file = |megabytes| format!("{}[server]\n{}\n{endpoints}", COLLECTIONS, settings(megabytes));
+    let least = (34..100).find(|megabytes| mistakes(&file(*megabytes)).is_empty()).expect("enough memory");
+    let server = TestServer::start(&settings(least), &endpoints);
+    let mut client = server.connect();
+    for number in 0..253 {
+        client.send("GET", &format!("/q{number}/1"), "", b"");
+        assert_eq!(client.answer(false).status, 404);
+    }
+    for _ in 0..8 {
+        let told = server.get("/_/metrics");
+        assert_eq!(told.status, 200);
+        assert!(told.body.len() > 100_000 && told.text().contains("/q252/"), "{} bytes", told.body.len());
+    }
+    assert_eq!(server.metric("sapsan_http_hoarders_total"), 0.0);
 }

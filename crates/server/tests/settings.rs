@@ -35,6 +35,19 @@ fn a_body_of_the_permitted_size_fits_or_is_a_mistake() {
 }
 
 #[test]
+fn a_file_that_fits_a_memory_fits_a_larger_one() {
+    let endpoint = |n| format!("[[endpoints]]\nroute = \"GET /q{n}/{{id}}\"\nget = \"items/{{id}}\"\n");
+    let endpoints: String = (0..253).map(endpoint).collect();
+    let mut has_fitted = false;
+    for memory in 34..80 {
+        let told = mistakes(&format!("{COLLECTIONS}[server]\nmemory = \"{memory}MB\"\n{endpoints}"));
+        assert!(told.is_empty() || !has_fitted, "{memory} MB: {told}");
+        has_fitted = told.is_empty();
+    }
+    assert!(has_fitted);
+}
+
+#[test]
 fn one_body_of_the_permitted_size_is_taken() {
     let server = TestServer::start("body_bytes_max = \"32MB\"\nmemory = \"300MB\"", "");
     // Blank lines before the one document: the store accepts no single document of this size.

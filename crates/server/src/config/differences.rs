@@ -13,6 +13,7 @@ impl ServerConfig {
             cors,
             tls,
             threads,
+            has_threads,
             memory_bytes,
             connections_max,
             connections_per_address_max,
@@ -40,7 +41,8 @@ impl ServerConfig {
             query_spill_bytes,
             backups,
             // Not keys of the file.
-            declared_bytes: _,
+            statement_bytes: _,
+            series_bytes: _,
             read_ahead: _,
         } = self;
         let all = [
@@ -51,7 +53,8 @@ impl ServerConfig {
             ("cors", *cors == other.cors),
             // A reload may change the files' names.
             ("tls", tls.is_some() == other.tls.is_some()),
-            ("threads", *threads == other.threads),
+            // A number that follows from the rest of the file stays as it was at the start.
+            ("threads", *has_threads == other.has_threads && (!has_threads || *threads == other.threads)),
             ("memory", *memory_bytes == other.memory_bytes),
             ("connections_max", *connections_max == other.connections_max),
             ("connections_per_address_max", *connections_per_address_max == other.connections_per_address_max),

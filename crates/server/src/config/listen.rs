@@ -2,7 +2,7 @@
 //! they are checked by its division.
 
 use super::cors;
-use super::memory::{BODY_BYTES_DEFAULT, Division};
+use super::memory::{BODY_BYTES_DEFAULT, Division, Shortage};
 use super::server::{Acknowledgement, AdminListener, BlockingModel, ServerConfig};
 use super::{size, tls};
 use docs::config::{ConfigTable, Item};
@@ -64,7 +64,8 @@ const CHANGES_KEPT_SECONDS_MAX: i64 = 366 * 86_400;
 impl Default for ServerConfig {
     fn default() -> ServerConfig {
         let config = ServerConfig {
-            declared_bytes: 0,
+            statement_bytes: 0,
+            series_bytes: 0,
             http: SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 8080)),
             admin: AdminListener::Http,
             hosts: Vec::new(),
@@ -72,6 +73,7 @@ impl Default for ServerConfig {
             cors: None,
             tls: None,
             threads: std::thread::available_parallelism().map_or(1, usize::from),
+            has_threads: false,
             memory_bytes: 1_000_000_000,
             connections_max: None,
             connections_per_address_max: 10_000,
@@ -107,13 +109,35 @@ impl Default for ServerConfig {
 impl ServerConfig {
     /// Sets the number of event loops, checked against the memory like that of the file; on an error nothing changes.
     pub fn set_threads(&mut self, threads: u16) -> Result<(), String> {
-        let changed = ServerConfig { threads: usize::from(threads.max(1)), ..self.clone() };
+        let changed = ServerConfig { threads: usize::from(threads.max(1)), has_threads: true, ..self.clone() };
         Division::check(&changed).map_err(|shortage| format!("{}; allowed: {}", shortage.what, shortage.allowed))?;
         *self = changed;
         Ok(())
     }
 
-    /// Reads the section; missing keys keep their defaults.
+    /// Approximate bytes of memory of the file's endpoints, with their statements and counters.
+    pub fn declared_bytes(&self) -> usize {
+        self.statement_bytes + self.series_bytes * self.threads
+    }
+
+    /// Checks the division of the memory, once the file's endpoints are known; a shortage is a mistake. If the file does not set
+    /// the threads, it gets as many as fit.
+    pub(crate) fn divide_memory(&mut self, root: &ConfigTable<'_>) {
+        if !self.has_threads {
+            self.threads = Division::threads_that_fit(self);
+        }
+        let Err(shortage) = Division::check(self) else { return };
+        let section = root.get("server").and_then(|item| item.table());
+        let given = match shortage.key {
+            Shortage::ENDPOINTS => root.get(shortage.key),
+            key => section.as_ref().and_then(|section| section.get(key)),
+        };
+        let whole = || section.as_ref().map_or_else(|| root.span(), |section| section.span());
+        let at = given.map_or_else(whole, |item| item.span());
+        root.source().mistake(at, shortage.what, shortage.allowed);
+    }
+
+    /// Reads the section; missing keys keep their defaults. The memory is divided later ([`ServerConfig::divide_memory`]).
     pub(crate) fn read(table: &ConfigTable<'_>) -> ServerConfig {
         table.check_keys(&KEYS, &["redis"]);
         let mut config = ServerConfig::default();
@@ -197,14 +221,7 @@ impl ServerConfig {
             config.changes_kept_bytes = bytes;
         }
         config.changes_kept = changes_kept(table);
-        if table.get("threads").is_none() {
-            config.threads = Division::threads_that_fit(&config);
-        }
-        if let Err(shortage) = Division::check(&config) {
-            let given = table.get(shortage.key);
-            let at = given.as_ref().map_or_else(|| table.span(), |item| item.span());
-            table.source().mistake(at, shortage.what, shortage.allowed);
-        }
+        config.has_threads = table.get("threads").is_some();
         config
     }
 }

@@ -149,18 +149,24 @@ const WAITING_QUERIES_BYTES_MOST: usize = 16 << 20;
 /// The least parts with which a server works: a smaller part makes the setting too small.
 const POOL_QUERY_BYTES_LEAST: usize = 128 << 10;
 const LOOP_QUERY_BYTES_LEAST: usize = 32 << 10;
-const BUFFERS_BYTES_LEAST: usize = 1 << 20;
+/// What a turn leaves on one connection at most: so a connection that is alone on its loop is never the one that holds too much.
+const HELD_BYTES_LEAST: usize = TURN_BYTES;
 const REPLIES_BYTES_LEAST: usize = 1 << 20;
 
 /// A setting for which the memory is too small.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Shortage {
-    /// The key of `[server]` that requires too much.
+    /// The key of `[server]` that requires too much, or [`Shortage::ENDPOINTS`].
     pub(crate) key: &'static str,
     /// The fault.
     pub(crate) what: String,
     /// Values that would fit.
     pub(crate) allowed: String,
+}
+
+impl Shortage {
+    /// The file's endpoints require too much.
+    pub(crate) const ENDPOINTS: &str = "endpoints";
 }
 
 /// The parts, in bytes, and values derived from them.
@@ -293,11 +299,11 @@ impl Division {
         let memory = written(config.memory_bytes);
         if !Division::of(config).serves() {
             let (threads, enough) = (config.threads, enough(config, |config| Division::of(config).serves()));
-            let fewer = ServerConfig { declared_bytes: 0, ..config.clone() };
+            let fewer = ServerConfig { statement_bytes: 0, series_bytes: 0, ..config.clone() };
             if Division::of(&fewer).serves() {
-                let bytes = written(config.declared_bytes as u64);
+                let bytes = written(config.declared_bytes() as u64);
                 return Err(Shortage {
-                    key: "memory",
+                    key: Shortage::ENDPOINTS,
                     what: format!(
                         "the endpoints take {bytes}, and while a reload makes them anew twice as much: too much for memory = \"{memory}\""
                     ),
@@ -343,7 +349,7 @@ impl Division {
     fn serves(&self) -> bool {
         self.query_bytes >= POOL_QUERY_BYTES_LEAST
             && self.loop_query_bytes >= LOOP_QUERY_BYTES_LEAST
-            && self.buffers_bytes >= BUFFERS_BYTES_LEAST
+            && self.held_bytes_max() >= HELD_BYTES_LEAST
             && self.replies_bytes >= REPLIES_BYTES_LEAST
     }
 
@@ -446,7 +452,7 @@ fn gathering_bytes(config: &ServerConfig) -> usize {
 /// Bytes of the endpoints of two configurations, with room for some more of each.
 fn endpoint_bytes(config: &ServerConfig) -> usize {
     let memory = usize::try_from(config.memory_bytes).unwrap_or(usize::MAX);
-    (config.declared_bytes * GENERATIONS + memory / PARTS_FOR_MORE_ENDPOINTS).max(PROCESS_ENDPOINT_BYTES)
+    (config.declared_bytes() * GENERATIONS + memory / PARTS_FOR_MORE_ENDPOINTS).max(PROCESS_ENDPOINT_BYTES)
 }
 
 fn written_threads(threads: usize) -> String {
@@ -531,6 +537,23 @@ mod division {
         assert_eq!([32 << 20, 256 << 20, 1_000_000_000, 64 << 30].map(megabytes), [0, 5, 54, 96]);
         let default = Division::of(&config(1_000_000_000, 2));
         assert!(default.transaction_bytes > 7 << 20 && default.query_bytes > 6 << 20, "{default:?}");
+    }
+
+    #[test]
+    fn what_fits_a_memory_fits_a_larger_one() {
+        for (statement_bytes, series_bytes) in [(0, 0), (300_000, 100_000), (1_000_000, 500_000), (3_000_000, 0)] {
+            for asked in [None, Some(1), Some(2), Some(3)] {
+                let mut has_fitted = false;
+                for memory_bytes in (32 << 20..160 << 20).step_by(250_000) {
+                    let threads = asked.unwrap_or(4);
+                    let all = ServerConfig { statement_bytes, series_bytes, ..config(memory_bytes, threads) };
+                    let threads = asked.unwrap_or_else(|| Division::threads_that_fit(&all));
+                    let fits = Division::check(&ServerConfig { threads, ..all }).is_ok();
+                    assert!(fits || !has_fitted, "{memory_bytes} for {statement_bytes} with {threads} of {asked:?}");
+                    has_fitted = fits;
+                }
+            }
+        }
     }
 
     #[test]

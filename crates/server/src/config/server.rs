@@ -61,8 +61,10 @@ pub enum AdminListener {
 /// The values of `[server]`, checked, with defaults filled in.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ServerConfig {
-    /// Approximate bytes of memory of the file's endpoints. Not a key of the file.
-    pub declared_bytes: usize,
+    /// Approximate bytes of memory of the file's endpoints and their statements. Not a key of the file.
+    pub(crate) statement_bytes: usize,
+    /// Bytes of counters of the endpoints on each event loop. Not a key of the file.
+    pub(crate) series_bytes: usize,
     /// Address of the HTTP listener.
     pub http: SocketAddr,
     /// Listener of the general API.
@@ -77,6 +79,8 @@ pub struct ServerConfig {
     pub tls: Option<TlsConfig>,
     /// Event loops.
     pub threads: usize,
+    /// Whether that number was set; otherwise it is as many as fit the memory. Not a key of the file.
+    pub(crate) has_threads: bool,
     /// Limit of anonymous memory in bytes: the sum of all named bounds must stay below it.
     pub memory_bytes: u64,
     /// Limit of connections; `None`: as many as fit the memory, up to 10,000.

@@ -2,13 +2,13 @@
 
 use crate::metrics::sources::Sources;
 use crate::service::Service;
-use http::MetricsTotal;
+use http::{MetricsTotal, Reply};
 use reactor::Loop;
 use std::fmt::Write as _;
 use std::sync::atomic::Ordering;
 
 /// The media type of the format.
-pub(crate) const MEDIA: &str = "text/plain; version=0.0.4; charset=utf-8";
+const MEDIA: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 #[derive(Clone, Copy, Debug)]
 enum Type {
@@ -19,8 +19,13 @@ enum Type {
 /// Name, type, help, value.
 type Metric = (&'static str, Type, &'static str, f64);
 
+/// Answers with all metrics.
+pub(crate) fn send(service: &Service, reply: Reply<'_>) {
+    super::report(service, reply, MEDIA, text(service));
+}
+
 /// All metrics as text.
-pub(crate) fn text(service: &Service) -> String {
+fn text(service: &Service) -> String {
     let (mut out, mut requests) = (String::new(), Vec::new());
     crate::metrics::process::append(&mut out);
     let mut put = |metrics: &[Metric]| {

@@ -18,13 +18,19 @@ pub(crate) mod schema;
 mod views;
 
 use crate::failure::refusal::fail;
-use crate::failure::{Failure, FailureKind};
+use crate::failure::{ErrorRules, Failure, FailureKind};
+use crate::replies::large;
 use crate::requests::params::echo;
 use crate::service::Service;
 use docs::CollectionId;
 use docs::catalog::CollectionInfo;
 use docs::error::there_are;
-use http::Params;
+use http::{Params, Reply, Status};
+
+/// Answers with a state of the server, which may be large: it is sent in pieces then, and counted until the client has it.
+fn report(service: &Service, reply: Reply<'_>, media: &str, body: impl Into<Vec<u8>>) {
+    large::send(&service.replies, &ErrorRules::default(), reply, Status(200), media, &mut body.into());
+}
 
 /// The collection named by the path.
 fn collection<'s>(

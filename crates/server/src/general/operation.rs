@@ -152,7 +152,7 @@ impl Operation {
             Operation::Schema => schema::send(service, reply),
             Operation::Reload => service.reloads.ask(request, reply),
             Operation::Health => health(service, true, reply),
-            Operation::Metrics => reply.send(Status(200), metrics::MEDIA, metrics::text(service).as_bytes()),
+            Operation::Metrics => metrics::send(service, reply),
             Operation::OpenApi => reply.send_shared(Status(200), JSON, Arc::clone(&service.openapi)),
             Operation::NotYet => {
                 fail(&Failure::new(FailureKind::NotYet, "this part of the API is not supported yet"), reply)

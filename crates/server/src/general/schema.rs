@@ -6,7 +6,7 @@ use crate::service::Service;
 use docs::catalog::CollectionInfo;
 use docs::expire::LAST_WRITE;
 use docs::{Readiness, ReadinessState};
-use http::{Reply, Status};
+use http::Reply;
 use serde_json::{Value as Json, json};
 
 pub(super) fn send(service: &Service, reply: Reply<'_>) {
@@ -23,7 +23,7 @@ pub(super) fn send(service: &Service, reply: Reply<'_>) {
         told
     });
     let collections: Vec<Json> = collections.collect();
-    reply.send(Status(200), JSON, json!({ "collections": collections }).to_string().as_bytes());
+    super::report(service, reply, JSON, json!({ "collections": collections }).to_string());
 }
 
 fn with_state(mut told: Json, state: ReadinessState) -> Json {

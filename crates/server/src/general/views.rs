@@ -24,7 +24,7 @@ use std::time::Instant;
 
 pub(super) fn list(service: &Service, reply: Reply<'_>) {
     let views: Vec<Json> = service.database.views().iter().map(json_of).collect();
-    reply.send(Status(200), JSON, Json::Array(views).to_string().as_bytes());
+    super::report(service, reply, JSON, Json::Array(views).to_string());
 }
 
 pub(super) fn get(service: &Service, params: &Params<'_, '_>, reply: Reply<'_>) {

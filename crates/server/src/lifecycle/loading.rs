@@ -2,7 +2,6 @@
 //!
 //! If the collections are valid, SQL is checked too; it is prepared again against the catalog of the opened database.
 
-use crate::config::memory::Division;
 use crate::config::{
     ConfigError, ENDPOINTS_MAX, EndpointConfig, FILE_BYTES_MAX, GET_ALLOWED, GET_WRITES, GuardConfig, ServerConfig,
     ServiceConfig, errors, read_guards, read_tokens,
@@ -53,17 +52,15 @@ impl ServiceConfig {
         let errors = section("errors").map_or_else(ErrorRules::default, |table| errors::read(&table));
         let mut server = section("server").map_or_else(ServerConfig::default, |table| ServerConfig::read(&table));
         if let Some(catalog) = catalog {
-            let counters = endpoints.len().min(http::SERIES_MAX) * http::SERIES_BYTES * server.threads;
             let guards = prepare_guards(&source, &guards, (&docs, &catalog));
             let of_guards: usize = guards.iter().map(|(_, prepared)| prepared.bytes()).sum();
             let of_endpoints = declared_bytes(&source, &endpoints, &guards, (&docs, &catalog));
-            server.declared_bytes = of_endpoints + counters + of_guards;
-            let shortage = if source.is_clean() { Division::check(&server).err() } else { None };
-            if let Some(shortage) = shortage {
-                let at = root.get("endpoints").map_or_else(|| root.span(), |item| item.span());
-                source.mistake(at, shortage.what, shortage.allowed);
+            if source.is_clean() {
+                server.statement_bytes = of_endpoints + of_guards;
+                server.series_bytes = endpoints.len().min(http::SERIES_MAX) * http::SERIES_BYTES;
             }
         }
+        server.divide_memory(&root);
         source.finish()?;
         let file_server = server.clone();
         Ok(ServiceConfig {

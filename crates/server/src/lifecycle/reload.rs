@@ -232,7 +232,9 @@ impl Reloader {
         tests::panic_if_armed();
         let mut config = ServiceConfig::load(&self.config.path, &self.config.set).map_err(Refused::Config)?;
         let restart = self.config.file_server.differences(&config.file_server);
-        let (bytes, most) = (config.server.declared_bytes, Division::endpoint_bytes_of_reload(&self.config.server));
+        // Loops stay as many as they are.
+        config.server.threads = self.config.server.threads;
+        let (bytes, most) = (config.server.declared_bytes(), Division::endpoint_bytes_of_reload(&self.config.server));
         if bytes > most {
             return Err(Refused::TooLarge { bytes, most });
         }
