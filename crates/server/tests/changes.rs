@@ -410,3 +410,60 @@ fn changes_that_are_kept_no_longer_are_gone_with_the_number_from_which_they_are_
     let mut consumer = Consumer::connect(&server, &format!("/_/changes?since={from}"), "");
     assert!(consumer.event()["change"].as_u64() > Some(from));
 }
+
+/// Many documents, and settings with which the feed's part of the memory is about half of all for large replies.
+fn with_older_changes() -> TestServer {
+    let server = start("memory = \"64MiB\"\nchanges_kept_bytes = \"200MB\"", "");
+    let note = "n".repeat(10_000);
+    for start in (0..1_000).step_by(50) {
+        let line = |id| json!({ "id": id, "group": "g", "price": id, "note": note }).to_string() + "\n";
+        let lines: String = (start..start + 50).map(line).collect();
+        assert_eq!(server.ask("POST", "/_/collections/items/bulk", "", lines.as_bytes()).status, 200);
+    }
+    server
+}
+
+#[track_caller]
+fn wait_until(what: &str, is_so: impl Fn() -> bool) {
+    let began = std::time::Instant::now();
+    while !is_so() {
+        assert!(began.elapsed() < std::time::Duration::from_secs(60), "{what} never came");
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+}
+
+#[test]
+fn a_consumer_that_waits_holds_no_memory_and_a_window_holds_its_changes() {
+    let server = start("memory = \"64MiB\"", "");
+    let held = || server.metric("sapsan_replies_in_flight_bytes");
+    let mut consumer = Consumer::connect(&server, "/_/changes", "");
+    // The first line is sent once the feed has opened its window.
+    assert!(consumer.line().is_some());
+    assert_eq!(held(), 0.0);
+    put(&server, 1, 1);
+    assert_eq!(consumer.event()["key"], 1);
+    assert_eq!(held(), server.metric("sapsan_changes_window_bytes"));
+    assert!(held() > 0.0);
+}
+
+#[test]
+fn consumers_that_stand_still_hold_no_memory_and_reset_no_query() {
+    let server = with_older_changes();
+    let lazy: Vec<Consumer> = (0..6).map(|_| Consumer::connect(&server, "/_/changes?since=0", "")).collect();
+    // Long enough that an account from the beginning of the query would look like one that holds its bytes all the time.
+    let sql = "SELECT a.id, b.price FROM items a JOIN items b ON a.price + b.price >= 0 ORDER BY b.price * 7919 % 1009, a.id LIMIT 100";
+    for _ in 0..3 {
+        let answer = server.query(&json!({ "sql": sql }));
+        assert_eq!((answer.status, answer.json().as_array().map(Vec::len)), (200, Some(100)), "{}", answer.text());
+    }
+    wait_until("the end of their seats", || server.metric("sapsan_replies_in_flight_bytes") == 0.0);
+    assert_eq!(server.metric("sapsan_changes_behind"), 6.0);
+    assert_eq!(server.metric("sapsan_http_hoarders_total"), 0.0);
+    // They lose nothing by that.
+    let mut seen: Vec<u64> = Vec::new();
+    let mut first = lazy.into_iter().next().expect("a consumer");
+    while seen.len() < 1_000 {
+        seen.push(first.event()["key"].as_u64().expect("a key"));
+    }
+    assert!(seen.into_iter().eq(0..1_000));
+}

@@ -324,3 +324,27 @@ fn what_a_client_that_has_gone_had_asked_for_is_not_begun() {
     let rows = server.query(&json!({ "sql": "SELECT COUNT(*) AS n FROM items WHERE note = 'changed'" }));
     assert_eq!(rows.json(), json!([{ "n": 0 }]));
 }
+
+#[test]
+fn a_slow_reader_of_wide_rows_slows_only_its_query() {
+    let server = TestServer::start("memory = \"64MB\"\nquery_seconds = 600", DECLARED);
+    let note = "n".repeat(200_000);
+    for id in 0..60 {
+        let body = json!({ "id": id, "group": "g", "price": 1, "note": note }).to_string();
+        assert_eq!(server.ask("PUT", &format!("/_/collections/items/{id}"), "", body.as_bytes()).status, 201);
+    }
+    let mut slow = ask(&server, "SELECT id, note FROM items", "application/x-ndjson");
+    assert!(slow.head().starts_with("HTTP/1.1 200"));
+    let held = || server.metric("sapsan_replies_in_flight_bytes");
+    // The query waits for its client, with what it may keep for it: again and again as much, although its client takes nothing.
+    let bound = server.metric("sapsan_memory_bound_bytes{part=\"large_replies\"}");
+    for _ in 0..25 {
+        std::thread::sleep(Duration::from_millis(20));
+        assert!(held() < bound / 2.0, "{} of {bound}", held());
+    }
+    assert_eq!(server.metric("sapsan_pool_running"), 1.0);
+    let mut body = Vec::new();
+    assert!(slow.rest_is_whole(&mut body), "after {} bytes", body.len());
+    assert_eq!(body.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()).count(), 60);
+    assert_eq!(server.metric("sapsan_http_hoarders_total"), 0.0);
+}

@@ -79,6 +79,11 @@ impl Changes {
         self.number.checked_sub(1).map(|number| (self.reader.version().0 + 1, number))
     }
 
+    /// See [`engine::ChangeReader::memory_bytes`].
+    pub fn memory_bytes(&self) -> usize {
+        self.reader.memory_bytes()
+    }
+
     /// All changes up to this version have been returned.
     pub fn version(&self) -> u64 {
         self.reader.version().0

@@ -33,7 +33,7 @@ pub(crate) struct Consumer {
 /// Turns a request for the feed into a consumer, with its reply.
 pub(crate) fn begin(hub: &Arc<Hub>, arrival: Arrival, position: FeedPosition) {
     let Arrival { mut late, wanted, permit } = arrival;
-    let Some(number) = hub.join((late.nudge(), permit), wanted, position) else {
+    let Some(number) = hub.join((&late, permit), wanted, position) else {
         return refuse(late, &Failure::new(FailureKind::Unavailable, "the server stops"));
     };
     late.header("Cache-Control", "no-store");

@@ -3,10 +3,9 @@
 
 use super::consumer;
 use super::feed_position::FeedPosition;
-use super::hub::{Arrival, End, Hub, Orders, Wanting, refuse};
-use super::window::{Chunk, Window};
+use super::hub::{Arrival, End, Hub, Orders, PIECE_IDLE, Wanting, refuse};
+use super::window::Chunk;
 use crate::failure::{Failure, FailureKind, PROBLEM};
-use crate::threads::in_flight::Taken;
 use docs::DocumentDatabase;
 use docs::changes::Changes;
 use docs::engine::{self, Classified, ErrorKind};
@@ -35,10 +34,8 @@ const PIECES_PER_SEAT: u32 = 32;
 pub(crate) struct Sizes {
     /// The window.
     pub(crate) window_bytes: usize,
-    /// A reader of the log.
-    pub(crate) reader_bytes: usize,
-    /// A piece for a consumer that is behind.
-    pub(crate) piece_bytes: usize,
+    /// A seat with a piece of small changes. A seat that holds more is counted as what it holds.
+    pub(crate) seat_bytes: usize,
 }
 
 /// See the module's documentation.
@@ -56,7 +53,6 @@ struct Live {
     changes: Changes,
     /// When the next changes may be published.
     due: Instant,
-    _memory: Taken,
 }
 
 struct Seat {
@@ -91,7 +87,7 @@ impl Follower {
         self.seats.retain(|seat| seated.contains(&seat.member));
         if !has_members && arrivals.is_empty() {
             self.live = None;
-            self.hub.set_window(None);
+            self.hub.close_window();
             return None;
         }
         let has_arrivals = !arrivals.is_empty();
@@ -99,8 +95,8 @@ impl Follower {
         let again = self.read_live();
         let mut is_busy = has_arrivals;
         let mut next = self.next_beat;
-        if wanting.iter().any(|wanting| !wanting.has_seat) {
-            let cleared = self.hub.clear_idle_seats();
+        if !self.seats.is_empty() {
+            let cleared = self.hub.clear_idle_seats(wanting.iter().any(|wanting| !wanting.has_seat));
             self.seats.retain(|seat| !cleared.contains(&seat.member));
         }
         let mut is_short = false;
@@ -122,6 +118,9 @@ impl Follower {
             next = next.min(Instant::now() + SEAT_WAIT);
         }
         let now = Instant::now();
+        if !self.seats.is_empty() {
+            next = next.min(now + PIECE_IDLE);
+        }
         if now >= self.next_beat {
             self.hub.next_beat();
             self.next_beat = now + BEAT;
@@ -160,16 +159,14 @@ impl Follower {
         if self.live.is_some() {
             return Ok(());
         }
-        let busy = || Refusal::Failure(Failure::new(FailureKind::Busy, "too many bytes of large replies wait"));
-        let memory = self.hub.take(self.sizes.window_bytes + self.sizes.reader_bytes).ok_or_else(busy)?;
         let newest = self.database.store().stats().version;
         let from = |error: engine::StoreError| refusal(FeedPosition::after(newest), &error);
         let mut changes = self.database.changes_since(newest).map_err(from)?;
         let hub = Arc::clone(&self.hub);
         changes.wake_by(move || hub.ring());
         let now = Instant::now();
-        self.hub.set_window(Some(Window::new(newest, self.sizes.window_bytes)));
-        self.live = Some(Live { changes, due: now, _memory: memory });
+        self.hub.open_window(newest, self.sizes.window_bytes);
+        self.live = Some(Live { changes, due: now });
         self.next_beat = now + BEAT;
         Ok(())
     }
@@ -243,8 +240,9 @@ impl Follower {
                 }
             }
         }
+        piece.shrink();
         let (is_empty, known) = (piece.is_empty(), read_up_to(changes));
-        let goes_on = self.hub.give(wanting.member, piece, known);
+        let goes_on = self.hub.give(wanting.member, piece, known, changes.memory_bytes());
         if !goes_on {
             self.seats.swap_remove(seat);
         }
@@ -257,9 +255,8 @@ impl Follower {
         if self.seats.len() >= SEATS_MAX {
             return None;
         }
-        if !wanting.has_seat {
-            let memory = self.hub.take(self.sizes.reader_bytes + self.sizes.piece_bytes)?;
-            self.hub.seat(wanting.member, memory);
+        if !self.hub.seat(wanting.member, self.sizes.seat_bytes) {
+            return None;
         }
         match self.database.changes_since(wanting.position.whole()) {
             Ok(changes) => {

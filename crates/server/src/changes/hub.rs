@@ -7,7 +7,8 @@
 //! - Behind: its next events lie before the window. It has a seat, or waits for one: a reader of the log, which makes one piece
 //!   after the other. It becomes live when a piece reaches the window. While others wait, a seat is passed on after some pieces,
 //!   and at once if its consumer does not take its piece or request the next; the consumer whose last piece is oldest comes
-//!   first.
+//!   first. Even if nobody waits, a consumer that stands still loses its seat soon: a seat holds memory, and a consumer that
+//!   continues gets another one. If memory is short, the ledger of large replies withdraws a seat ([`SeatCutter`]).
 //! - Ended.
 //!
 //! The lock is held only for look-ups and hand-overs: nothing is read, encoded or sent under it.
@@ -17,21 +18,22 @@ use super::feed_position::FeedPosition;
 use super::window::{Chunk, Window};
 use crate::access::token::Permit;
 use crate::failure::{Failure, FailureKind};
-use crate::threads::in_flight::{InFlight, Taken};
+use crate::threads::in_flight::{Account, Cut, InFlight, Taken};
 use docs::DocumentDatabase;
 use http::{LateReply, Nudge};
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::net::IpAddr;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Limit of consumers.
 pub(crate) const CONSUMERS_MAX: usize = 1024;
-/// A consumer that does not begin to take its piece within this time loses its seat if others wait for one, and gets one again
-/// when it continues. Loops are seldom busy for so long.
-const PIECE_IDLE: Duration = Duration::from_millis(100);
-/// The same for a consumer that began to take its piece and does not continue, or does not request the next: its client does not
-/// read, or reads more slowly. A consumer that reads continues in the same tick of its loop.
+/// A consumer that does not take a part of its piece within this time loses its seat, and gets one again when it continues. Loops
+/// are seldom busy for so long.
+pub(super) const PIECE_IDLE: Duration = Duration::from_millis(100);
+/// The same while others wait for a seat, for a consumer that began to take its piece and does not continue, or does not request
+/// the next: its client does not read, or reads more slowly. A consumer that reads continues in the same tick of its loop.
 const SEAT_IDLE: Duration = Duration::from_millis(2);
 
 /// Why a consumer gets no more events.
@@ -107,6 +109,8 @@ pub(crate) struct Orders {
 struct Member {
     nudge: Nudge,
     permit: Permit,
+    /// The client's address.
+    host: IpAddr,
     wanted: ConsumerRequest,
     waits: bool,
     behind: Option<Behind>,
@@ -126,8 +130,62 @@ struct Behind {
     since: Instant,
     /// When it last took a part of that piece.
     pulled: Option<Instant>,
-    /// The memory of its reader and its piece.
-    seat: Option<Taken>,
+    seat: Option<SeatMemory>,
+}
+
+/// The memory of a seat: of a reader and its piece.
+struct SeatMemory {
+    taken: Taken,
+    account: Account,
+    is_withdrawn: Arc<AtomicBool>,
+}
+
+/// Withdraws a seat.
+struct SeatCutter {
+    host: IpAddr,
+    is_withdrawn: Arc<AtomicBool>,
+    bell: Arc<Bell>,
+}
+
+impl Cut for SeatCutter {
+    fn cut(&self) {
+        // The follower clears the seat: the hub's lock is never taken under the ledger's.
+        self.is_withdrawn.store(true, Ordering::Relaxed);
+        self.bell.ring();
+    }
+
+    fn host(&self) -> IpAddr {
+        self.host
+    }
+}
+
+/// Wakes the follower.
+#[derive(Default)]
+struct Bell {
+    /// Whether a wake-up is pending. Apart from the state, because commits wake the follower too and must not wait.
+    has_rung: Mutex<bool>,
+    rung: Condvar,
+}
+
+impl Bell {
+    fn ring(&self) {
+        *self.has_rung.lock().unwrap_or_else(PoisonError::into_inner) = true;
+        self.rung.notify_one();
+    }
+
+    /// Waits for a wake-up or until the time is over.
+    fn wait(&self, until: Option<Instant>) {
+        let mut has_rung = self.has_rung.lock().unwrap_or_else(PoisonError::into_inner);
+        while !*has_rung {
+            let left = until.map(|until| until.saturating_duration_since(Instant::now()));
+            has_rung = match left {
+                None => self.rung.wait(has_rung).unwrap_or_else(PoisonError::into_inner),
+                Some(left) if left.is_zero() => break,
+                Some(left) => self.rung.wait_timeout(has_rung, left).unwrap_or_else(PoisonError::into_inner).0,
+            };
+        }
+        *has_rung = false;
+    }
 }
 
 impl Behind {
@@ -151,9 +209,7 @@ struct State {
 /// See the module's documentation.
 pub(crate) struct Hub {
     state: Mutex<State>,
-    /// Whether a wake-up is pending. Apart from the state, because commits wake the follower too and must not wait.
-    has_rung: Mutex<bool>,
-    bell: Condvar,
+    bell: Arc<Bell>,
     /// Counts the feed's memory among the large replies.
     replies: InFlight,
     cut_off: AtomicU64,
@@ -170,22 +226,11 @@ pub(crate) struct FeedNumbers {
 
 impl Hub {
     pub(crate) fn new(replies: InFlight) -> Hub {
-        Hub {
-            state: Mutex::default(),
-            has_rung: Mutex::default(),
-            bell: Condvar::new(),
-            replies,
-            cut_off: AtomicU64::new(0),
-        }
+        Hub { state: Mutex::default(), bell: Arc::default(), replies, cut_off: AtomicU64::new(0) }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Reserves memory; `None` if there is none left.
-    pub(crate) fn take(&self, bytes: usize) -> Option<Taken> {
-        self.replies.take(bytes)
     }
 
     pub(crate) fn numbers(&self) -> FeedNumbers {
@@ -253,6 +298,7 @@ impl Hub {
                 let piece = behind.piece.clone();
                 if piece.is_some() {
                     behind.pulled = Some(Instant::now());
+                    behind.seat.iter().for_each(|seat| seat.account.went_on());
                 }
                 if piece.is_none() && !behind.wants {
                     (behind.wants, behind.position) = (true, position);
@@ -337,23 +383,12 @@ impl Hub {
 
     /// Wakes the follower.
     pub(crate) fn ring(&self) {
-        *self.has_rung.lock().unwrap_or_else(PoisonError::into_inner) = true;
-        self.bell.notify_one();
+        self.bell.ring();
     }
 
     /// Waits for a wake-up or until the time is over, and returns the work.
     pub(crate) fn orders(&self, until: Option<Instant>) -> Orders {
-        let mut has_rung = self.has_rung.lock().unwrap_or_else(PoisonError::into_inner);
-        while !*has_rung {
-            let left = until.map(|until| until.saturating_duration_since(Instant::now()));
-            has_rung = match left {
-                None => self.bell.wait(has_rung).unwrap_or_else(PoisonError::into_inner),
-                Some(left) if left.is_zero() => break,
-                Some(left) => self.bell.wait_timeout(has_rung, left).unwrap_or_else(PoisonError::into_inner).0,
-            };
-        }
-        *has_rung = false;
-        drop(has_rung);
+        self.bell.wait(until);
         let mut state = self.lock();
         let wanting = |(number, member): (&u64, &Member)| {
             let behind = member.behind.as_ref().filter(|behind| behind.wants && member.end.is_none())?;
@@ -381,8 +416,17 @@ impl Hub {
         self.lock().window.as_ref().map(|window| (window.after(), window.tip()))
     }
 
-    /// Opens or closes the window.
-    pub(crate) fn set_window(&self, window: Option<Window>) {
+    /// Opens a window after a transaction.
+    pub(crate) fn open_window(&self, change_number: u64, bytes_max: usize) {
+        self.set_window(Some(Window::new(change_number, bytes_max, self.replies.clone())));
+    }
+
+    /// Closes the window.
+    pub(crate) fn close_window(&self) {
+        self.set_window(None);
+    }
+
+    fn set_window(&self, window: Option<Window>) {
         let before = std::mem::replace(&mut self.lock().window, window);
         drop(before);
     }
@@ -390,7 +434,7 @@ impl Hub {
     /// The number of a new consumer; `None` if the server stops.
     pub(crate) fn join(
         &self,
-        (nudge, permit): (Nudge, Permit),
+        (late, permit): (&LateReply, Permit),
         wanted: ConsumerRequest,
         position: FeedPosition,
     ) -> Option<u64> {
@@ -402,9 +446,9 @@ impl Hub {
         state.next_member += 1;
         let is_behind = state.window.as_ref().is_none_or(|window| position < window.after());
         let behind = is_behind.then(|| Behind::at(position));
-        state
-            .members
-            .insert(number, Member { nudge, permit, wanted, waits: false, behind, end: None, known: position });
+        let (nudge, host) = (late.nudge(), late.host());
+        let member = Member { nudge, permit, host, wanted, waits: false, behind, end: None, known: position };
+        state.members.insert(number, member);
         Some(number)
     }
 
@@ -431,24 +475,35 @@ impl Hub {
         nudges.iter().for_each(Nudge::send);
     }
 
-    /// Gives a seat to a consumer that is behind.
-    pub(crate) fn seat(&self, number: u64, memory: Taken) {
-        if let Some(behind) = self.lock().members.get_mut(&number).and_then(|member| member.behind.as_mut()) {
-            behind.seat = Some(memory);
+    /// Gives a seat, which holds this many bytes at first, to a consumer that is behind and has none; `false` if there is no memory.
+    pub(crate) fn seat(&self, number: u64, bytes: usize) -> bool {
+        let mut state = self.lock();
+        let Some(member) = state.members.get_mut(&number) else { return true };
+        let (host, Some(behind)) = (member.host, &mut member.behind) else { return true };
+        if behind.seat.is_some() {
+            return true;
         }
+        let is_withdrawn = Arc::<AtomicBool>::default();
+        let cutter = SeatCutter { host, is_withdrawn: Arc::clone(&is_withdrawn), bell: Arc::clone(&self.bell) };
+        let account = self.replies.account(cutter);
+        let taken = account.take(bytes);
+        behind.seat = taken.map(|taken| SeatMemory { taken, account, is_withdrawn });
+        behind.seat.is_some()
     }
 
-    /// Withdraws the seats of consumers that do not continue with their piece, or do not request the next. Returns their numbers.
-    pub(crate) fn clear_idle_seats(&self) -> Vec<u64> {
+    /// Withdraws the seats of consumers that do not continue with their piece, or do not request the next, and those whose memory
+    /// is needed. Returns their numbers.
+    pub(crate) fn clear_idle_seats(&self, others_wait: bool) -> Vec<u64> {
         let mut state = self.lock();
         let mut cleared = Vec::new();
         for (number, member) in &mut state.members {
             let Some(behind) = &mut member.behind else { continue };
             let stands = match behind.pulled {
-                Some(pulled) => pulled.elapsed() > SEAT_IDLE,
+                Some(pulled) => pulled.elapsed() > if others_wait { SEAT_IDLE } else { PIECE_IDLE },
                 None => behind.since.elapsed() > PIECE_IDLE,
             };
-            if behind.seat.is_some() && !behind.wants && stands {
+            let Some(seat) = &behind.seat else { continue };
+            if seat.is_withdrawn.load(Ordering::Relaxed) || !behind.wants && stands {
                 // Its position is that of the piece; nothing after that is known.
                 drop((behind.piece.take(), behind.seat.take()));
                 cleared.push(*number);
@@ -467,14 +522,16 @@ impl Hub {
         }
     }
 
-    /// Gives a consumer its next piece, after which everything up to `known` was read. Returns whether the reader continues.
-    pub(crate) fn give(&self, number: u64, piece: Chunk, known: FeedPosition) -> bool {
+    /// Gives a consumer its next piece, after which everything up to `known` was read. Its reader holds `reader_bytes`. Returns
+    /// whether the reader continues.
+    pub(crate) fn give(&self, number: u64, piece: Chunk, known: FeedPosition, reader_bytes: usize) -> bool {
         let mut state = self.lock();
         let State { window, members, .. } = &mut *state;
         let (Some(member), Some(window)) = (members.get_mut(&number), window) else { return false };
         let Some(behind) = &mut member.behind else { return false };
         behind.known = known;
         behind.is_last = known >= window.after();
+        behind.seat.iter_mut().for_each(|seat| seat.taken.correct(reader_bytes + piece.bytes()));
         let goes_on = !behind.is_last;
         if piece.is_empty() {
             member.known = known;

@@ -8,8 +8,9 @@
 //! - Each consumer gets every change after its position once, in order: events carry positions, and a consumer copies only events after
 //!   its own position.
 //! - A consumer's loop pulls. If there is nothing to send, the consumer waits without a timer or a thread until it is nudged.
-//! - All memory is counted among the large replies: the window, the readers, the pieces. Unsent bytes of a connection count
-//!   against the bound of its loop's buffers.
+//! - What is held is counted among the large replies: the chunks of the window, the readers and pieces of consumers that are
+//!   behind. A consumer that waits holds nothing. What the follower takes while it works has a part of its own
+//!   (`Division::changes_work_bytes`). Unsent bytes of a connection count against the bound of its loop's buffers.
 //! - A consumer that is slower than the window is disconnected, and is sent its position.
 //!
 //! It may import `access` (permits), `config`, `failure`, `threads` and `replies` (media types). It knows no route and no service.
@@ -25,7 +26,7 @@ pub(crate) use consumer_request::{ConsumerRequest, Form};
 pub(crate) use feed_position::FeedPosition;
 pub(crate) use hub::{Arrival, FeedNumbers};
 
-use crate::config::memory::Division;
+use crate::config::memory::{CHANGE_READER_BYTES, CHANGES_CHUNK_BYTES, Division};
 use crate::failure::Failure;
 use crate::threads::in_flight::InFlight;
 use crate::threads::panics::Panics;
@@ -47,8 +48,7 @@ impl Feed {
     pub(crate) fn new(replies: InFlight, division: &Division, panics: &Arc<Panics>) -> Feed {
         let sizes = Sizes {
             window_bytes: division.changes_window_bytes(),
-            reader_bytes: division.change_reader_bytes(),
-            piece_bytes: division.changes_piece_bytes(),
+            seat_bytes: CHANGE_READER_BYTES + CHANGES_CHUNK_BYTES,
         };
         Feed { hub: Arc::new(Hub::new(replies)), sizes, panics: Arc::clone(panics), thread: Mutex::default() }
     }

@@ -1,4 +1,5 @@
-//! The newest changes, encoded once for all consumers, and bounded: a consumer that is further behind reads the log.
+//! The newest changes, encoded once for all consumers, and bounded: a consumer that is further behind reads the log. What the
+//! window holds is counted among the large replies; if these leave no room, the oldest chunks go earlier.
 //!
 //! ```text
 //!   after ─┐                                              ┌─ tip
@@ -10,6 +11,7 @@
 
 use super::feed_position::FeedPosition;
 use crate::config::memory::CHANGES_CHUNK_BYTES;
+use crate::threads::in_flight::{InFlight, Taken};
 use docs::CollectionId;
 use docs::catalog::Catalog;
 use docs::changes::{ChangeEvent, DocumentChange};
@@ -121,9 +123,9 @@ fn write_key(key: Scalar<'_>, out: &mut Vec<u8>) {
 }
 
 /// See the module's documentation.
-#[derive(Debug)]
 pub(crate) struct Window {
-    chunks: VecDeque<Arc<Chunk>>,
+    chunks: VecDeque<(Arc<Chunk>, Option<Taken>)>,
+    replies: InFlight,
     /// The number of the first chunk.
     first: u64,
     bytes: usize,
@@ -134,9 +136,9 @@ pub(crate) struct Window {
 
 impl Window {
     /// An empty window after a transaction.
-    pub(crate) fn new(change_number: u64, bytes_max: usize) -> Window {
+    pub(crate) fn new(change_number: u64, bytes_max: usize, replies: InFlight) -> Window {
         let after = FeedPosition::after(change_number);
-        Window { chunks: VecDeque::new(), first: 0, bytes: 0, bytes_max, after, tip: after }
+        Window { chunks: VecDeque::new(), replies, first: 0, bytes: 0, bytes_max, after, tip: after }
     }
 
     /// The window contains everything after this position.
@@ -154,25 +156,37 @@ impl Window {
     }
 
     /// Adds newer changes, and evicts the oldest beyond the bound. `tip`: everything up to there was read, which may include
-    /// transactions that changed no document.
+    /// transactions that changed no document. The newest chunk stays even if it cannot be counted
+    /// (`Division::changes_work_bytes`).
     pub(crate) fn push(&mut self, chunk: Chunk, tip: FeedPosition) {
         self.tip = self.tip.max(tip);
         if chunk.is_empty() {
             return;
         }
+        while self.bytes + chunk.bytes() > self.bytes_max && self.evict() {}
+        let taken = loop {
+            let taken = self.replies.take(chunk.bytes());
+            if taken.is_some() || !self.evict() {
+                break taken;
+            }
+        };
         self.bytes += chunk.bytes();
-        self.chunks.push_back(Arc::new(chunk));
-        while self.bytes > self.bytes_max && self.chunks.len() > 1 {
-            let Some(oldest) = self.chunks.pop_front() else { break };
-            self.bytes -= oldest.bytes();
-            self.first += 1;
-            self.after = oldest.last().unwrap_or(self.after);
-        }
+        self.chunks.push_back((Arc::new(chunk), taken));
+    }
+
+    /// Drops the oldest chunk; `false` if there is none.
+    fn evict(&mut self) -> bool {
+        let Some((oldest, taken)) = self.chunks.pop_front() else { return false };
+        self.bytes -= oldest.bytes();
+        self.first += 1;
+        self.after = oldest.last().unwrap_or(self.after);
+        drop(taken);
+        true
     }
 
     /// The number of the first chunk with an event after a position that the window covers.
     pub(crate) fn find(&self, position: FeedPosition) -> u64 {
-        self.first + self.chunks.partition_point(|chunk| chunk.last().is_some_and(|last| last <= position)) as u64
+        self.first + self.chunks.partition_point(|(chunk, _)| chunk.last().is_some_and(|last| last <= position)) as u64
     }
 
     /// Whether a chunk has not been evicted.
@@ -182,7 +196,7 @@ impl Window {
 
     /// A chunk by its number; `None` if it does not exist yet.
     pub(crate) fn chunk(&self, number: u64) -> Option<&Arc<Chunk>> {
-        self.chunks.get(usize::try_from(number.checked_sub(self.first)?).ok()?)
+        self.chunks.get(usize::try_from(number.checked_sub(self.first)?).ok()?).map(|(chunk, _)| chunk)
     }
 }
 
@@ -201,7 +215,7 @@ mod tests {
     #[test]
     fn a_window_keeps_the_newest_within_its_bound_and_knows_from_where() {
         let bytes = chunk(7).bytes();
-        let mut window = Window::new(6, 3 * bytes);
+        let mut window = Window::new(6, 3 * bytes, InFlight::new(100 * bytes));
         for number in 7..=20 {
             window.push(chunk(number), FeedPosition::after(number));
             assert!(window.bytes() <= 3 * bytes);
@@ -215,5 +229,27 @@ mod tests {
         }
         window.push(Chunk::default(), FeedPosition::after(25));
         assert_eq!(window.tip(), FeedPosition::after(25));
+    }
+
+    #[test]
+    fn a_window_counts_what_it_holds_and_keeps_less_if_others_leave_less() {
+        let bytes = chunk(7).bytes();
+        let replies = InFlight::new(5 * bytes);
+        let mut window = Window::new(6, 3 * bytes, replies.clone());
+        assert_eq!(replies.bytes(), 0, "an empty window holds nothing");
+        let mut others = Vec::new();
+        for (number, others_hold, holds) in [(7, 0, 1), (8, 0, 2), (9, 0, 3), (10, 2, 3), (11, 4, 1), (12, 5, 1)] {
+            while others.len() < others_hold {
+                match replies.take(bytes) {
+                    Some(taken) => others.push(taken),
+                    None => assert!(window.evict(), "the window holds the rest"),
+                }
+            }
+            window.push(chunk(number), FeedPosition::after(number));
+            assert_eq!((window.bytes(), window.after()), (holds * bytes, FeedPosition::after(number - holds as u64)));
+            assert_eq!(replies.bytes(), (others_hold + holds).min(5) * bytes);
+        }
+        drop(window);
+        assert_eq!(replies.bytes(), 5 * bytes);
     }
 }

@@ -96,7 +96,7 @@ const COMMITTERS: usize = 2;
 /// Bytes of a batch of the log beside one transaction (`docs::engine::StoreOptions`).
 const BATCH_BYTES: usize = 1 << 20;
 /// Minimum memory of a reader of changes (`store`'s feed).
-const CHANGE_READER_BYTES: usize = 256 << 10;
+pub(crate) const CHANGE_READER_BYTES: usize = 256 << 10;
 /// Size at which a piece of the feed of changes is closed; its last event may be as large as a transaction.
 pub(crate) const CHANGES_CHUNK_BYTES: usize = 64 << 10;
 /// Part of the memory of large replies for the feed's window, and its limit: seconds of many changes.
@@ -380,16 +380,28 @@ impl Division {
     }
 
     /// Memory of a reader of changes: a batch of the log, and its read-ahead (`docs::engine::ChangeReader`).
-    pub(crate) fn change_reader_bytes(&self) -> usize {
+    fn change_reader_bytes(&self) -> usize {
         CHANGE_READER_BYTES + BATCH_BYTES.min(self.memtable_bytes / 8) + self.transaction_bytes
     }
 
     /// A piece of older changes, for a consumer that is behind.
-    pub(crate) fn changes_piece_bytes(&self) -> usize {
+    fn changes_piece_bytes(&self) -> usize {
         CHANGES_CHUNK_BYTES + self.transaction_bytes
     }
 
-    /// The window of the feed: beside it there is room for its reader, and for a reader and a piece of a consumer that is behind.
+    /// What the feed's thread takes while it reads and encodes one transaction, before it knows how much that is: a reader and a
+    /// piece. The rest of the part for large replies is counted as it is held.
+    fn changes_work_bytes(&self) -> usize {
+        self.change_reader_bytes() + self.changes_piece_bytes()
+    }
+
+    /// Bound of counted large replies.
+    pub(crate) fn replies_held_max(&self) -> usize {
+        self.replies_bytes.saturating_sub(self.changes_work_bytes())
+    }
+
+    /// The window of the feed: beside it there is room for the reader at work, and for a reader and a piece of a consumer that is
+    /// behind.
     pub(crate) fn changes_window_bytes(&self) -> usize {
         let beside = self.replies_bytes.saturating_sub(2 * self.change_reader_bytes() + self.changes_piece_bytes());
         (self.replies_bytes / CHANGES_WINDOW_PARTS).min(CHANGES_WINDOW_BYTES_MOST).min(beside)

@@ -13,6 +13,7 @@ use docs::key::{Key, KeyType};
 use docs::{CollectionId, ReaderSession};
 use http::{BodySource, Cutter, LateReply, More, Reply, Status};
 use std::rc::Rc;
+use std::sync::Arc;
 
 /// A reply up to this size is copied into the write queue at once.
 pub(super) const WHOLE_BYTES_MAX: usize = 64 << 10;
@@ -56,12 +57,20 @@ pub(crate) fn send_late(
         return late.send(status, media, body);
     }
     match Kept::new(replies, late.cutter(), body) {
-        Some(Kept { body, taken, account, .. }) if body.len() <= WHOLE_BYTES_MAX => {
-            late.send_charged(status, media, body, Box::new((taken, account)));
-        }
-        Some(kept) => late.stream(status, media, kept.body.len() as u64, Box::new(kept)),
+        Some(kept) => kept.send(late, status, media),
         None => refusal::refuse(errors, late, &busy()),
     }
+}
+
+/// Answers with bytes whose memory is taken already.
+pub(super) fn send_taken(
+    late: LateReply,
+    status: Status,
+    media: &str,
+    body: Vec<u8>,
+    (taken, account): (Taken, Arc<Account>),
+) {
+    Kept { body, sent: 0, taken, account }.send(late, status, media);
 }
 
 pub(crate) fn busy() -> Failure {
@@ -73,15 +82,26 @@ struct Kept {
     body: Vec<u8>,
     sent: usize,
     taken: Taken,
-    account: Account,
+    account: Arc<Account>,
 }
 
 impl Kept {
     fn new(replies: &InFlight, cutter: Cutter, mut body: Vec<u8>) -> Option<Kept> {
         body.shrink_to_fit();
-        let account = replies.account(cutter);
-        let taken = account.take(body.capacity())?;
+        let account = Arc::new(replies.account(cutter));
+        let Some(taken) = account.take(body.capacity()) else {
+            replies.report_refusal(body.capacity());
+            return None;
+        };
         Some(Kept { body, sent: 0, taken, account })
+    }
+
+    fn send(self, late: LateReply, status: Status, media: &str) {
+        if self.body.len() <= WHOLE_BYTES_MAX {
+            let Kept { body, taken, account, .. } = self;
+            return late.send_charged(status, media, body, Box::new((taken, account)));
+        }
+        late.stream(status, media, self.body.len() as u64, Box::new(self));
     }
 }
 

@@ -216,9 +216,11 @@ impl<'f> Reply<'f> {
 
     /// Sends a piece, unless the client has gone.
     fn send(&mut self, piece: Vec<u8>, budget: &Budget<'_>) {
-        let is_large = piece.len() > OWN_BYTES;
+        // The first piece decides whether there is a reply at all: its memory is taken while there can be another status. Later
+        // pieces wait for their turn in the pipe.
+        let is_large = piece.len() > OWN_BYTES && self.late.is_some();
         let taken = is_large.then(|| self.take_soon(piece.len())).flatten();
-        if is_large && taken.is_none() && self.late.is_some() {
+        if is_large && taken.is_none() {
             self.cut = Some(Cut::Busy);
         } else if self.begin() {
             let is_over = || budget.deadline.is_some_and(|over| over());
@@ -295,8 +297,12 @@ impl<'f> Reply<'f> {
         let until = Instant::now() + ROOM_MAX;
         loop {
             let taken = self.account.take(bytes);
-            if taken.is_some() || Instant::now() > until {
+            if taken.is_some() {
                 return taken;
+            }
+            if Instant::now() > until {
+                self.replies.report_refusal(bytes);
+                return None;
             }
             std::thread::sleep(LOOK);
         }
@@ -326,12 +332,10 @@ impl<'f> Reply<'f> {
             Some(Cut::Nobody) | None => outcome,
         };
         if let Some(late) = self.late.take() {
-            if outcome.is_ok() {
-                // Returned at once: this only makes room.
-                drop(self.take_soon(rest.len()));
-            }
-            return match outcome {
-                Ok(()) => large::send_late(self.replies, self.errors, late, Status(200), self.media, rest),
+            rest.shrink_to_fit();
+            let taken = outcome.is_ok().then(|| self.take_soon(rest.capacity())).flatten();
+            return match outcome.and_then(|()| taken.ok_or_else(large::busy)) {
+                Ok(taken) => large::send_taken(late, Status(200), self.media, rest, (taken, self.account)),
                 Err(failure) => refusal::refuse(self.errors, late, &failure),
             };
         }

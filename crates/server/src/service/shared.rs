@@ -146,7 +146,7 @@ impl Shared {
             loops: loops.into(),
             writes: InFlight::new(division.writes_bytes),
             body_bytes_max: config.body_bytes_max,
-            replies: InFlight::new(division.replies_bytes),
+            replies: InFlight::new(division.replies_held_max()),
             expiry: Expiry::new(&panics),
             panics,
             loop_query_bytes: division.loop_query_bytes,

@@ -1,10 +1,11 @@
 //! Bounded memory of waiting work: writes and queries that were submitted and are not answered yet, and large replies that their
 //! clients have not received. Above the bound of its kind a request is answered with 503.
 //!
-//! For large replies it is known how much each connection holds ([`Account`]). Before the bound is reached, the connections that
-//! hold most without progress are closed, ranked by bytes times the time since their client last took a piece; sums of addresses
-//! are compared first. Closing takes a tick of their loops, so it begins while there is some room left. An eighth of the bound is
-//! reserved for small replies, so that large ones never displace them.
+//! For large replies one ledger knows who holds what ([`Account`]): replies that wait for their clients, and readers of the log
+//! for consumers of changes. Before the bound is reached, the holders without progress let go, the largest first, ranked by bytes
+//! times the time since they last made progress; sums of addresses are compared first. Letting go takes a tick of a loop, so it
+//! begins while there is some room left. A holder that asks for more never makes a smaller one let go: it waits or is refused. An
+//! eighth of the bound is reserved for small replies, so that large ones never displace them.
 
 use http::Cutter;
 use std::collections::HashMap;
@@ -17,13 +18,16 @@ use std::time::{Duration, Instant};
 const SMALL_BYTES_MAX: usize = 64 << 10;
 /// This part of the bound is reserved for small replies.
 const PARTS_FOR_SMALL: usize = 8;
-/// With less room than this part of the bound, the largest holders are closed.
+/// With less room than this part of the bound, the largest holders let go.
 const PARTS_FREE: usize = 4;
-/// A client that took a piece within this time makes progress.
+/// A holder that made progress within this time is not asked to let go.
 const BEHIND_MIN: Duration = Duration::from_millis(100);
+/// Least time between two lines of the log about a shortage.
+const REPORTS: Duration = Duration::from_secs(1);
 
-/// Closes a connection that holds memory without progress.
-pub(crate) trait Cut {
+/// Makes a holder release its memory: closes a connection, or withdraws what can be made again.
+pub(crate) trait Cut: Send {
+    /// Begins to release; called under the ledger's lock.
     fn cut(&self);
     /// The address under which its client counts.
     fn host(&self) -> IpAddr;
@@ -40,95 +44,118 @@ impl Cut for Cutter {
 }
 
 /// Counts bytes against a bound. Cheap to clone.
-pub(crate) struct InFlight<C: Cut = Cutter> {
-    counted: Arc<Counted<C>>,
+#[derive(Clone)]
+pub(crate) struct InFlight {
+    counted: Arc<Counted>,
     bytes_max: usize,
 }
 
-impl<C: Cut> Clone for InFlight<C> {
-    fn clone(&self) -> InFlight<C> {
-        InFlight { counted: Arc::clone(&self.counted), bytes_max: self.bytes_max }
-    }
-}
-
-struct Counted<C> {
+struct Counted {
     bytes: AtomicUsize,
-    holders: Mutex<Holders<C>>,
+    holders: Mutex<Holders>,
 }
 
-/// Bound: one entry for each counted reply.
-struct Holders<C> {
-    by_number: HashMap<u64, Holder<C>>,
+/// Bound: one entry for each account.
+#[derive(Default)]
+struct Holders {
+    by_number: HashMap<u64, Holder>,
     next: u64,
+    /// When the last line about a shortage was logged.
+    reported: Option<Instant>,
 }
 
-struct Holder<C> {
-    cutter: C,
+struct Holder {
+    cutter: Box<dyn Cut>,
     bytes: usize,
-    /// When its client last took a piece.
+    /// Since when it holds bytes without progress.
     since: Instant,
-    /// Its connection is being closed.
+    /// It was asked to let go.
     is_cut: bool,
 }
 
+impl Holder {
+    fn holds(&mut self, bytes: usize) {
+        if self.bytes == 0 {
+            (self.since, self.is_cut) = (Instant::now(), false);
+        }
+        self.bytes = bytes;
+    }
+}
+
 /// Counted bytes; released when dropped.
-pub(crate) struct Taken<C: Cut = Cutter> {
-    from: Arc<Counted<C>>,
+pub(crate) struct Taken {
+    from: Arc<Counted>,
     bytes: usize,
     holder: Option<u64>,
 }
 
-/// Bytes that one reply holds of the bound.
-pub(crate) struct Account<C: Cut = Cutter> {
-    of: InFlight<C>,
+/// Bytes that one holder has of the bound.
+pub(crate) struct Account {
+    of: InFlight,
     number: u64,
 }
 
-impl<C: Cut> Counted<C> {
-    fn lock(&self) -> MutexGuard<'_, Holders<C>> {
+impl Counted {
+    fn lock(&self) -> MutexGuard<'_, Holders> {
         self.holders.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl<C: Cut> InFlight<C> {
-    pub(crate) fn new(bytes_max: usize) -> InFlight<C> {
-        let holders = Holders { by_number: HashMap::new(), next: 0 };
-        let counted = Counted { bytes: AtomicUsize::new(0), holders: Mutex::new(holders) };
+impl InFlight {
+    pub(crate) fn new(bytes_max: usize) -> InFlight {
+        let counted = Counted { bytes: AtomicUsize::new(0), holders: Mutex::default() };
         InFlight { counted: Arc::new(counted), bytes_max }
     }
 
     /// Counts bytes, unless that would exceed the bound.
-    pub(crate) fn take(&self, bytes: usize) -> Option<Taken<C>> {
+    pub(crate) fn take(&self, bytes: usize) -> Option<Taken> {
         self.take_for(bytes, None, self.bytes_max)
     }
 
     /// The same with a lower bound.
-    pub(crate) fn take_up_to(&self, bytes: usize, bytes_max: usize) -> Option<Taken<C>> {
+    pub(crate) fn take_up_to(&self, bytes: usize, bytes_max: usize) -> Option<Taken> {
         // Checked before it is counted: a frequent caller would otherwise briefly take bytes from others.
         (self.bytes() + bytes <= bytes_max).then(|| self.take_for(bytes, None, bytes_max)).flatten()
     }
 
-    /// Opens the account of a reply, whose connection is closed by `cutter` if it holds most without progress.
-    pub(crate) fn account(&self, cutter: C) -> Account<C> {
+    /// Opens the account of a holder, which `cutter` makes let go if it holds most without progress.
+    pub(crate) fn account(&self, cutter: impl Cut + 'static) -> Account {
         let mut holders = self.counted.lock();
         let number = holders.next;
         holders.next += 1;
-        let holder = Holder { cutter, bytes: 0, since: Instant::now(), is_cut: false };
+        let holder = Holder { cutter: Box::new(cutter), bytes: 0, since: Instant::now(), is_cut: false };
         holders.by_number.insert(number, holder);
         Account { of: self.clone(), number }
     }
 
-    fn take_for(&self, bytes: usize, holder: Option<u64>, bytes_max: usize) -> Option<Taken<C>> {
+    fn take_for(&self, bytes: usize, holder: Option<u64>, bytes_max: usize) -> Option<Taken> {
         let before = self.counted.bytes.fetch_add(bytes, Ordering::Relaxed);
-        let taken = Taken { from: Arc::clone(&self.counted), bytes, holder };
+        let (all, enough) = (before + bytes, self.bytes_max - self.bytes_max / PARTS_FREE);
+        if all > enough {
+            self.counted.make_room(all - enough, holder);
+        }
+        if all > bytes_max {
+            self.counted.bytes.fetch_sub(bytes, Ordering::Relaxed);
+            return None;
+        }
         if let Some(holder) = holder {
             self.counted.note(holder, |held| held + bytes);
         }
-        let (all, enough) = (before + bytes, self.bytes_max - self.bytes_max / PARTS_FREE);
-        if all > enough {
-            self.counted.end_hoarders(all - enough);
+        Some(Taken { from: Arc::clone(&self.counted), bytes, holder })
+    }
+
+    /// Logs that a request is refused, at most once a second.
+    #[cold]
+    pub(crate) fn report_refusal(&self, wanted: usize) {
+        if self.counted.lock().may_report() {
+            let (bytes, bytes_max) = (self.bytes(), self.bytes_max);
+            tracing::warn!(
+                wanted,
+                bytes,
+                bytes_max,
+                "requests are answered 503: the memory for large replies is in use"
+            );
         }
-        (all <= bytes_max).then_some(taken)
     }
 
     /// The bound.
@@ -142,56 +169,82 @@ impl<C: Cut> InFlight<C> {
     }
 }
 
-impl<C: Cut> Counted<C> {
+impl Holders {
+    fn may_report(&mut self) -> bool {
+        let now = Instant::now();
+        let may = self.reported.is_none_or(|last| now.saturating_duration_since(last) >= REPORTS);
+        if may {
+            self.reported = Some(now);
+        }
+        may
+    }
+
+    /// Holders without progress, in the order in which they let go.
+    fn ranked(&self) -> Vec<u64> {
+        let now = Instant::now();
+        let mut by_host: HashMap<IpAddr, u128> = HashMap::new();
+        let mut ranked = Vec::new();
+        for (number, holder) in &self.by_number {
+            let behind = now.saturating_duration_since(holder.since);
+            if holder.bytes > 0 && !holder.is_cut && behind >= BEHIND_MIN {
+                let (weight, host) = (holder.bytes as u128 * behind.as_micros(), holder.cutter.host());
+                *by_host.entry(host).or_default() += weight;
+                ranked.push((host, weight, *number));
+            }
+        }
+        ranked.sort_by_key(|(host, weight, _)| std::cmp::Reverse((by_host.get(host).copied(), *weight)));
+        ranked.into_iter().map(|(_, _, number)| number).collect()
+    }
+}
+
+impl Counted {
     fn note(&self, holder: u64, change: impl FnOnce(usize) -> usize) {
         if let Some(holder) = self.lock().by_number.get_mut(&holder) {
-            holder.bytes = change(holder.bytes);
+            holder.holds(change(holder.bytes));
         }
     }
 
-    /// Closes the largest holders without progress, until this many bytes are being released.
+    /// Makes the largest holders without progress let go, until this many bytes are being released. If the one that asks for room
+    /// is the largest that is left, it has to wait.
     #[cold]
-    fn end_hoarders(&self, wanted: usize) {
-        let now = Instant::now();
+    fn make_room(&self, wanted: usize, asker: Option<u64>) {
         let mut holders = self.lock();
         let mut coming: usize = holders.by_number.values().filter(|holder| holder.is_cut).map(|cut| cut.bytes).sum();
         if coming >= wanted {
             return;
         }
-        let mut by_host: HashMap<IpAddr, u128> = HashMap::new();
-        let mut hoarders = Vec::new();
-        for (number, holder) in &holders.by_number {
-            let behind = now.saturating_duration_since(holder.since);
-            if holder.bytes > 0 && !holder.is_cut && behind >= BEHIND_MIN {
-                let (weight, host) = (holder.bytes as u128 * behind.as_micros(), holder.cutter.host());
-                *by_host.entry(host).or_default() += weight;
-                hoarders.push((host, weight, *number));
-            }
-        }
-        hoarders.sort_by_key(|(host, weight, _)| std::cmp::Reverse((by_host.get(host).copied(), *weight)));
-        for (_, _, number) in hoarders {
-            if coming >= wanted {
+        let mut largest = None;
+        for number in holders.ranked() {
+            if coming >= wanted || Some(number) == asker {
                 break;
             }
             let Some(holder) = holders.by_number.get_mut(&number) else { continue };
             holder.is_cut = true;
             holder.cutter.cut();
             coming += holder.bytes;
+            largest = largest.or(Some((holder.cutter.host(), holder.bytes)));
+        }
+        let may_report = largest.is_some() && holders.may_report();
+        drop(holders);
+        if let Some((client, bytes)) = largest.filter(|_| may_report) {
+            let what =
+                "the memory for large replies is short: the clients that hold most of it without reading lose it";
+            tracing::warn!(%client, bytes, "{what}");
         }
     }
 }
 
-impl<C: Cut> Account<C> {
+impl Account {
     /// Counts further bytes, unless that would exceed the bound, or for a large reply the part that is not reserved for small
     /// ones.
-    pub(crate) fn take(&self, bytes: usize) -> Option<Taken<C>> {
+    pub(crate) fn take(&self, bytes: usize) -> Option<Taken> {
         let of = &self.of;
         let is_small = bytes <= SMALL_BYTES_MAX;
         let bytes_max = if is_small { of.bytes_max } else { of.bytes_max - of.bytes_max / PARTS_FOR_SMALL };
         of.take_for(bytes, Some(self.number), bytes_max)
     }
 
-    /// The client took a piece.
+    /// The holder made progress: its client took a piece.
     pub(crate) fn went_on(&self) {
         if let Some(holder) = self.of.counted.lock().by_number.get_mut(&self.number) {
             holder.since = Instant::now();
@@ -199,13 +252,25 @@ impl<C: Cut> Account<C> {
     }
 }
 
-impl<C: Cut> Drop for Account<C> {
+impl Drop for Account {
     fn drop(&mut self) {
         self.of.counted.lock().by_number.remove(&self.number);
     }
 }
 
-impl<C: Cut> Drop for Taken<C> {
+impl Taken {
+    /// Corrects the number of bytes, without a check: their owner has found out how many it holds.
+    pub(crate) fn correct(&mut self, bytes: usize) {
+        let before = std::mem::replace(&mut self.bytes, bytes);
+        self.from.bytes.fetch_add(bytes, Ordering::Relaxed);
+        self.from.bytes.fetch_sub(before, Ordering::Relaxed);
+        if let Some(holder) = self.holder {
+            self.from.note(holder, |held| held + bytes - before);
+        }
+    }
+}
+
+impl Drop for Taken {
     fn drop(&mut self) {
         self.from.bytes.fetch_sub(self.bytes, Ordering::Relaxed);
         if let Some(holder) = self.holder {
@@ -244,7 +309,7 @@ mod bound {
         let flight = InFlight::new(PARTS_FOR_SMALL * 4 * SMALL_BYTES_MAX);
         let (large, small) = (flight.account(connection(1).0), flight.account(connection(2).0));
         let piece = 2 * SMALL_BYTES_MAX;
-        let mut held: Vec<Taken<Connection>> = std::iter::from_fn(|| large.take(piece)).collect();
+        let mut held: Vec<Taken> = std::iter::from_fn(|| large.take(piece)).collect();
         assert_eq!(held.len(), (PARTS_FOR_SMALL - 1) * 2, "all but the part for small replies");
         assert!(large.take(SMALL_BYTES_MAX + 1).is_none());
         for _ in 0..4 {
@@ -275,8 +340,51 @@ mod bound {
     }
 
     #[test]
+    fn the_largest_holder_waits_for_more_and_a_smaller_one_is_not_cut_for_it() {
+        let flight = InFlight::new(1000);
+        let ((large, large_is_cut), (small, small_is_cut)) = (connection(1), connection(2));
+        let (large, small) = (flight.account(large), flight.account(small));
+        let held = (large.take(600), small.take(100));
+        assert!(held.0.is_some() && held.1.is_some());
+        std::thread::sleep(BEHIND_MIN * 2);
+        assert!(large.take(400).is_none(), "it would hold more than there is");
+        assert_eq!(flight.bytes(), 700, "what was refused is not held");
+        let is_cut = || [&large_is_cut, &small_is_cut].map(|is_cut| is_cut.load(Ordering::Relaxed));
+        assert_eq!(is_cut(), [false, false], "nobody else holds more");
+        assert!(small.take(150).is_some());
+        assert_eq!(is_cut(), [true, false], "with 850 bytes less than a quarter is free");
+    }
+
+    #[test]
+    fn an_account_that_held_nothing_for_long_is_no_hoarder_with_its_first_bytes() {
+        let flight = InFlight::new(1000);
+        let shared = flight.take(700).expect("there is room");
+        let (query, is_cut) = connection(1);
+        let query = flight.account(query);
+        std::thread::sleep(BEHIND_MIN * 2);
+        let first = query.take(100);
+        assert!(first.is_some() && query.take(100).is_some());
+        assert!(!is_cut.load(Ordering::Relaxed), "it has held bytes for no time");
+        drop((shared, first));
+    }
+
+    #[test]
+    fn corrected_bytes_are_released_as_corrected() {
+        let flight = InFlight::new(1000);
+        let (client, _) = connection(1);
+        let account = flight.account(client);
+        let mut taken = account.take(100).expect("there is room");
+        for bytes in [700, 20] {
+            taken.correct(bytes);
+            assert_eq!(flight.bytes(), bytes);
+        }
+        drop(taken);
+        assert_eq!(flight.bytes(), 0);
+    }
+
+    #[test]
     fn what_exceeds_the_bound_is_refused_and_what_ends_makes_room() {
-        let flight = InFlight::<Connection>::new(10);
+        let flight = InFlight::new(10);
         let first = flight.take(7);
         assert!(first.is_some());
         assert!(flight.take(4).is_none());

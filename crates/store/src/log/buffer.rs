@@ -25,6 +25,11 @@ impl AlignedBuffer {
         self.len
     }
 
+    /// Bytes of memory.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        self.storage.len()
+    }
+
     pub(crate) fn clear(&mut self) {
         self.len = 0;
         if self.storage.len() > KEPT_BYTES + DIRECT_ALIGN {

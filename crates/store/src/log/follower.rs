@@ -9,7 +9,7 @@
 //! The caller reads only while it knows that a later version is on the disk. So a torn tail, or a batch that is being
 //! written, is never read.
 //!
-//! Memory: a window of [`WINDOW_BYTES`], or one batch if that is larger. Near the log's end only written bytes are
+//! Memory: a window of [`WINDOW_BYTES`], or one batch if that is larger; none while its caller waits for new changes. Near the log's end only written bytes are
 //! read. If segments are written past the page cache, they are also read past it: so a reader does not evict the tree's
 //! pages, and a write need not wait for read-ahead pages to be invalidated.
 
@@ -62,6 +62,16 @@ impl Follower {
         // Its memory is allocated with the first read.
         let window = AlignedBuffer::with_capacity(0);
         Follower { disk, retention, is_direct, at: mark.at, file: None, window, start: 0, batch: 0..0 }
+    }
+
+    /// Bytes of memory of the window.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        self.window.memory_bytes()
+    }
+
+    /// Frees the window: everything in it was used.
+    pub(crate) fn free_window(&mut self) {
+        (self.window, self.batch) = (AlignedBuffer::with_capacity(0), 0..0);
     }
 
     /// The batch that [`Follower::advance`] read last.

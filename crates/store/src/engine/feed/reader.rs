@@ -160,6 +160,11 @@ impl ChangeReader {
         Version(self.version)
     }
 
+    /// Bytes of memory that it holds now: almost none after [`ChangeReader::next`] has returned `None`.
+    pub fn memory_bytes(&self) -> usize {
+        self.follower.memory_bytes()
+    }
+
     /// Sets a callback. After [`ChangeReader::next`] has returned `None`, it is called once, from any thread, when there is
     /// more to read or the store closes. It must not block, since commits wait for it. An event loop is woken this way.
     pub fn wake_by(&mut self, wake: impl Fn() + Send + Sync + 'static) {
@@ -183,6 +188,7 @@ impl ChangeReader {
             if self.version < self.engine.changes_shown() {
                 continue;
             }
+            self.follower.free_window();
             return if self.engine.is_closed() { Err(StoreError::Closed) } else { Ok(None) };
         }
         if self.meets_pieces()? {
