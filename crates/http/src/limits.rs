@@ -21,10 +21,14 @@ pub struct ClientLimits {
     pub pipelined_max: usize,
     /// Bytes of replies that wait behind an unanswered request of their connection; above it no more requests are read.
     pub held_bytes_max: usize,
-    /// Open connections from one address, over all loops; more are closed at once.
+    /// Open connections from one address, over all loops; more are closed at once, whatever places there are.
     pub connections_per_address_max: usize,
-    /// Open connections of the server, over all loops; more are closed at once.
+    /// Open connections of the server, over all loops. If more arrive, addresses with more than the same share for each lose some.
     pub connections_max: usize,
+    /// Further open connections, for which there is no place: they are answered vital requests ([`crate::Service::is_vital`]), and
+    /// others as soon as there is a place; 503 after [`Deadlines::crowded`]. More are closed at once. The reactor must allow as
+    /// many connections.
+    pub connections_reserved: usize,
 }
 
 impl Default for ClientLimits {
@@ -38,6 +42,7 @@ impl Default for ClientLimits {
             held_bytes_max: 256 << 10,
             connections_per_address_max: 16 << 10,
             connections_max: 64 << 10,
+            connections_reserved: 0,
         }
     }
 }

@@ -32,8 +32,8 @@ impl<S: Service> HttpServer<S> {
     pub fn new(service: S, settings: HttpSettings) -> Self {
         HttpServer {
             service: Arc::new(service),
+            addresses: Addresses::new(&settings.limits),
             settings: Arc::new(settings),
-            addresses: Arc::default(),
             metrics: Arc::default(),
         }
     }
@@ -75,7 +75,7 @@ impl<S: Service> Factory for HttpServer<S> {
         let local = RefCell::new(self.service.local(lp));
         let shared = Rc::new(Shared { worker, service: Arc::clone(&self.service), local });
         setup.add_state(Box::new(Hooks(Rc::clone(&shared))));
-        Box::new(Acceptor { shared, addresses: Arc::clone(&self.addresses) })
+        Box::new(Acceptor { shared, addresses: Arc::clone(&self.addresses), asked_ns: 0 })
     }
 }
 
@@ -99,24 +99,40 @@ impl<S: Service> LoopState for Hooks<S> {
 struct Acceptor<S: Service> {
     shared: Rc<Shared<S>>,
     addresses: Arc<Addresses>,
+    /// When connections were last asked to leave.
+    asked_ns: u64,
+}
+
+/// While there are more connections than places, some are asked to leave as often.
+const ASK_NS: u64 = 10_000_000;
+
+impl<S: Service> Acceptor<S> {
+    fn ask_to_leave(&mut self, is_full: bool) {
+        let worker = &self.shared.worker;
+        self.asked_ns = worker.lp.now_ns();
+        for id in worker.crowd.borrow_mut().next() {
+            worker.lp.send(id, Message { tag: 0, payload: Box::new(Leave { is_full }) });
+        }
+    }
 }
 
 impl<S: Service> Accept for Acceptor<S> {
     fn accept(&mut self, peer: SocketAddr, id: ConnectionId, _lp: &Loop) -> Option<Box<dyn Protocol>> {
         let worker = &self.shared.worker;
-        let Some(admission) = self.addresses.admit(reactor::host(peer.ip()), &worker.settings.limits) else {
+        let Some(admission) = self.addresses.admit(reactor::host(peer.ip())) else {
             worker.metrics.turned_away.add(1);
             return None;
         };
         worker.metrics.accepted.add(1);
         worker.crowd.borrow_mut().enter(id);
-        Some(Box::new(Connection::new(Rc::clone(&self.shared), id, peer, admission)))
+        let connection = Connection::new(Rc::clone(&self.shared), id, peer, admission);
+        if self.addresses.are_short() && worker.lp.now_ns().saturating_sub(self.asked_ns) >= ASK_NS {
+            self.ask_to_leave(false);
+        }
+        Some(Box::new(connection))
     }
 
     fn crowded(&mut self) {
-        let worker = &self.shared.worker;
-        for id in worker.crowd.borrow_mut().next() {
-            worker.lp.send(id, Message { tag: 0, payload: Box::new(Leave) });
-        }
+        self.ask_to_leave(true);
     }
 }

@@ -24,6 +24,10 @@ pub trait Service: Send + Sync + 'static {
     fn takes_pieces(&self, _local: &mut Self::Local, _request: &HttpRequest<'_>) -> bool {
         false
     }
+    /// Whether a request is answered even if there are too many connections: health, for example. It must be cheap to answer.
+    fn is_vital(&self, _request: &HttpRequest<'_>) -> bool {
+        false
+    }
     /// A request without a body has arrived, and will be served soon, after others: record the data that it will need. A hint,
     /// given for a part of the requests; path and query are as in [`HttpRequest::path`] and [`HttpRequest::query`].
     fn foresee(&self, _local: &mut Self::Local, _method: Method, _path: &str, _query: &str) {}

@@ -1,9 +1,11 @@
-//! More clients than connections that may be open: idle clients are disconnected, and clients with requests stay.
+//! More clients than connections that may be open: idle clients are disconnected, clients with requests stay, and an address that
+//! holds more than its share gives some up.
 
 use std::time::Duration;
 
 use crate::harness::{Client, TestServer};
-use http::{Deadlines, HttpSettings};
+use http::{ClientLimits, Deadlines, HttpSettings};
+use std::net::Ipv4Addr;
 
 const PLACES: usize = 3;
 const SHORT: Duration = Duration::from_millis(60);
@@ -14,6 +16,95 @@ fn server(crowded: Duration) -> TestServer {
     let deadlines = Deadlines { head: LONG, body: LONG, idle: LONG, crowded, ..Deadlines::default() };
     let loops = reactor::ReactorSettings { loops: 1, connections_max: PLACES, ..reactor::ReactorSettings::default() };
     TestServer::start_on(loops, HttpSettings { deadlines, ..HttpSettings::default() })
+}
+
+/// The same with connections in reserve.
+fn server_with_reserve(crowded: Duration) -> TestServer {
+    let deadlines = Deadlines { head: LONG, body: LONG, idle: LONG, crowded, ..Deadlines::default() };
+    let limits = ClientLimits { connections_max: PLACES, connections_reserved: RESERVED, ..ClientLimits::default() };
+    let connections_max = PLACES + RESERVED;
+    let loops = reactor::ReactorSettings { loops: 1, connections_max, ..reactor::ReactorSettings::default() };
+    TestServer::start_on(loops, HttpSettings { deadlines, limits, ..HttpSettings::default() })
+}
+
+const RESERVED: usize = 2;
+const HOLDER: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 9);
+
+/// Clients of one address that take all places, each with a request that is not answered.
+fn holders(server: &TestServer) -> Vec<Client> {
+    let mut holders: Vec<Client> = (0..PLACES).map(|_| server.connect_from(HOLDER)).collect();
+    for (number, holder) in holders.iter_mut().enumerate() {
+        holder.send(format!("GET /late-read/{number} HTTP/1.1\r\nHost: h\r\n\r\n").as_bytes());
+        while !server.shelf.has(&format!("/late-read/{number}")) {
+            std::thread::yield_now();
+        }
+    }
+    holders
+}
+
+fn wait_until(what: &str, is_so: impl Fn() -> bool) {
+    let began = std::time::Instant::now();
+    while !is_so() {
+        assert!(began.elapsed() < LONG, "{what} never came");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+#[test]
+fn an_address_that_holds_all_places_gives_one_to_another_address() {
+    let server = server_with_reserve(LONG);
+    let mut busy: Vec<Client> = (0..PLACES).map(|_| server.connect_from(HOLDER)).collect();
+    busy.iter_mut().for_each(|client| client.probe("/busy"));
+    let mut others: Vec<Client> =
+        (20..22).map(|number| server.connect_from(Ipv4Addr::new(127, 0, 0, number))).collect();
+    others.iter_mut().for_each(|client| client.probe("/other"));
+    wait_until("the places", || {
+        // Each further client makes the server ask again.
+        server.connect_from(Ipv4Addr::new(127, 0, 0, 20)).probe("/vital");
+        server.metrics().open <= PLACES as u64
+    });
+    others.iter_mut().for_each(|client| client.probe("/other"));
+    assert_eq!(server.metrics().turned_away, 0);
+}
+
+#[test]
+fn a_vital_request_is_answered_while_requests_of_its_address_hold_all_places() {
+    let server = server_with_reserve(LONG);
+    let mut holders = holders(&server);
+    for _ in 0..3 * RESERVED {
+        let mut client = server.connect_from(HOLDER);
+        client.probe("/vital");
+        client.expect_end();
+    }
+    let mut waiting = server.connect_from(HOLDER);
+    waiting.send(b"GET /other HTTP/1.1\r\nHost: h\r\n\r\n");
+    server.connect_from(HOLDER).probe("/vital");
+    assert_eq!(server.metrics().made_room, 0, "clients that wait for the server keep their places");
+    drop(holders.remove(0));
+    server.shelf.answer("/late-read/0");
+    waiting.expect(200, "GET /other []");
+    waiting.probe("/and-stays");
+}
+
+#[test]
+fn a_request_that_finds_no_place_in_time_is_told_so() {
+    let server = server_with_reserve(SHORT);
+    let _holders = holders(&server);
+    let mut client = server.connect_from(HOLDER);
+    client.send(b"GET /other HTTP/1.1\r\nHost: h\r\n\r\n");
+    assert_eq!(client.answer().status, 503);
+    client.expect_end();
+}
+
+#[test]
+fn requests_of_an_address_above_its_share_end_if_others_wait_longer_than_a_moment() {
+    let server = server_with_reserve(SHORT);
+    let holders = holders(&server);
+    wait_until("a place", || {
+        server.connect_from(Ipv4Addr::new(127, 0, 0, 20)).probe("/vital");
+        server.metrics().made_room > 0
+    });
+    drop(holders);
 }
 
 fn half(server: &TestServer, request: &str) -> Client {

@@ -11,8 +11,11 @@ use reactor::ConnectionId;
 /// asked soon.
 const ASKED_AT_ONCE: usize = 256;
 
-/// Message to a connection: leave, if you have waited for your client long enough.
-pub(crate) struct Leave;
+/// Message to a connection: leave, if you have waited for your client long enough, or your address has more than its share.
+pub(crate) struct Leave {
+    /// No further connection can be accepted: reserved places are needed too.
+    pub(crate) is_full: bool,
+}
 
 /// See the module's documentation. Bound: one entry for each slot of the loop's slab.
 #[derive(Debug, Default)]

@@ -29,7 +29,7 @@ use std::rc::Rc;
 
 use reactor::{Closed, ConnectionId, Io, MemoryPart, Message, Protocol};
 
-use crate::addresses::Admission;
+use crate::addresses::{Admission, PlaceIsFree};
 use crate::connection::crowd::Leave;
 use crate::connection::deadline::{DeadlineClock, Wait};
 use crate::connection::ring::Ring;
@@ -89,7 +89,9 @@ pub(crate) struct Connection<S: Service> {
     continue_due: bool,
     paused: bool,
     finished: bool,
-    _admission: Admission,
+    admission: Admission,
+    /// When it was asked to leave since its last request; 0: it was not.
+    asked_ns: u64,
 }
 
 impl<S: Service> Connection<S> {
@@ -108,7 +110,8 @@ impl<S: Service> Connection<S> {
             continue_due: false,
             paused: false,
             finished: false,
-            _admission: admission,
+            admission,
+            asked_ns: 0,
         }
     }
 
@@ -164,7 +167,7 @@ impl<S: Service> Connection<S> {
         if io.input().is_empty() && !self.reader.in_body() {
             return Progress::Stopped(Stop::Starved);
         }
-        let Connection { shared, reader, ring, .. } = self;
+        let Connection { shared, reader, ring, admission, .. } = self;
         let worker = &shared.worker;
         let (input, out) = io.split();
         let mut seen = worker.seen.borrow_mut();
@@ -176,6 +179,10 @@ impl<S: Service> Connection<S> {
         let step = reader.next(input, &worker.settings.limits, &mut seen, in_pieces, || worker.take_gathering());
         drop(seen);
         match step {
+            Step::InPieces { .. } if admission.is_reserved() && !admission.take_place(&worker.lp, self.id) => {
+                self.refuse(io, Refusal::NoPlace);
+                Progress::Moved
+            }
             Step::InPieces { ref head, head_bytes } => {
                 let (id, peer, draining) = (self.id, self.peer, self.draining);
                 let body = UnreadBody::of(head, input.len() > head_bytes, draining, &worker.settings.limits);
@@ -192,13 +199,19 @@ impl<S: Service> Connection<S> {
             }
             // By reference: a move of so many bytes right after they were written waits for the stores.
             Step::Request { ref head, body, consumed } => {
-                let shape = Shape {
-                    http10: head.http10,
-                    persistent: head.persistent && !self.draining,
-                    head_only: head.method == Method::Head,
-                };
                 let trusted = &worker.settings.trusted_proxies;
                 let request = HttpRequest::new(head, (body, false), self.peer, trusted);
+                if admission.is_reserved()
+                    && !shared.service.is_vital(&request)
+                    && !admission.take_place(&worker.lp, self.id)
+                {
+                    return Progress::Stopped(Stop::Blocked);
+                }
+                let shape = Shape {
+                    http10: head.http10,
+                    persistent: head.persistent && !self.draining && !admission.is_reserved(),
+                    head_only: head.method == Method::Head,
+                };
                 let ticket = Ticket { connection: self.id, sequence: ring.next_sequence(), client: request.client() };
                 let before = out.len();
                 let served = serve::serve(shared, ring, ticket, &request, shape, out);
@@ -226,6 +239,7 @@ impl<S: Service> Connection<S> {
         }
         self.end_request(io);
         self.clock.begin_again();
+        self.asked_ns = 0;
         self.last |= !persistent;
         Progress::Served
     }
@@ -331,7 +345,7 @@ impl<S: Service> Connection<S> {
 impl<S: Service> Protocol for Connection<S> {
     fn opened(&mut self, io: &mut Io<'_>) {
         let now_ns = self.worker().lp.now_ns();
-        let due_ns = self.clock.due_ns(&self.shared.worker.settings.deadlines);
+        let due_ns = self.due_ns();
         self.arm(io, due_ns, now_ns);
     }
 
@@ -387,7 +401,11 @@ impl<S: Service> Protocol for Connection<S> {
                 }
                 is_news
             }
-            Err(other) if other.is::<Leave>() => return self.leave(io),
+            Err(other) if other.is::<PlaceIsFree>() => self.admission.is_reserved(),
+            Err(other) if other.is::<Leave>() => {
+                let is_full = other.downcast_ref::<Leave>().is_some_and(|leave| leave.is_full);
+                return self.leave(io, is_full);
+            }
             Err(other) if other.is::<CutOff>() && self.ring.holds(message.tag) => {
                 self.finished = true;
                 return io.cut();
@@ -443,6 +461,7 @@ impl<S: Service> Protocol for Connection<S> {
 impl<S: Service> Drop for Connection<S> {
     fn drop(&mut self) {
         self.worker().crowd.borrow_mut().leave(self.id);
+        self.admission.give_up(self.id);
     }
 }
 

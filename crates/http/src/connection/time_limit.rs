@@ -12,7 +12,10 @@ use crate::service::Service;
 impl<S: Service> Connection<S> {
     #[inline]
     pub(super) fn note_wait(&mut self, io: &mut Io<'_>, stop: Stop, begun: bool) {
-        let wait = if self.last || stop != Stop::Starved {
+        let wait = if stop == Stop::Blocked && self.admission.is_reserved() && !self.last {
+            // The time for a head counts from accept, and so does the time for which the request waits for a place.
+            Wait::Head
+        } else if self.last || stop != Stop::Starved {
             Wait::Nothing
         } else if self.reader.in_body() {
             Wait::Body
@@ -40,10 +43,12 @@ impl<S: Service> Connection<S> {
 
     /// When the connection's current wait ends.
     #[inline]
-    fn due_ns(&mut self) -> u64 {
+    pub(super) fn due_ns(&mut self) -> u64 {
         let until_ns =
             if self.draining { self.reader.pieces().map_or(u64::MAX, |pieces| pieces.until_ns) } else { u64::MAX };
-        self.clock.due_ns(&self.shared.worker.settings.deadlines).min(until_ns)
+        let deadlines = &self.shared.worker.settings.deadlines;
+        let due_ns = self.clock.due_ns(deadlines).min(until_ns);
+        if self.admission.is_reserved() { due_ns.min(self.clock.leave_ns(deadlines)) } else { due_ns }
     }
 
     #[inline]
@@ -64,6 +69,7 @@ impl<S: Service> Connection<S> {
     /// Stops waiting for the client.
     fn give_up(&mut self, io: &mut Io<'_>) {
         match self.clock.wait() {
+            Wait::Head | Wait::Body if self.admission.is_reserved() => self.refuse(io, Refusal::NoPlace),
             Wait::Head => self.refuse(io, Refusal::HeadDeadline),
             Wait::Body => self.refuse(io, Refusal::BodyDeadline),
             Wait::First | Wait::Idle | Wait::Nothing => self.last = true,
@@ -71,8 +77,18 @@ impl<S: Service> Connection<S> {
         self.end_turn(io, Stop::Full);
     }
 
-    /// Other clients wait for a connection slot: this connection is closed if it has waited for its client long enough.
-    pub(super) fn leave(&mut self, io: &mut Io<'_>) {
+    /// Other clients wait for a connection slot: this connection is closed if it has waited for its client long enough, or if its
+    /// address has more than its share. `is_full`: no other client can even connect.
+    pub(super) fn leave(&mut self, io: &mut Io<'_>, is_full: bool) {
+        if self.admission.is_reserved() {
+            if is_full && !self.finished && !self.last {
+                self.make_place(io);
+            }
+            return;
+        }
+        if self.admission.has_to_leave() {
+            return self.leave_for_others(io);
+        }
         let (worker, deadlines) = (&self.shared.worker, &self.shared.worker.settings.deadlines);
         if io.unsent() > 0 {
             if io.behind() > deadlines.crowded {
@@ -81,9 +97,36 @@ impl<S: Service> Connection<S> {
             }
             return;
         }
-        if self.finished || self.last || worker.lp.now_ns() < self.clock.leave_ns(deadlines) {
-            return;
+        if !self.finished && !self.last && worker.lp.now_ns() >= self.clock.leave_ns(deadlines) {
+            self.make_place(io);
         }
+    }
+
+    /// Its address has more than its share. A connection that works for its client has a second for that: another one of the
+    /// address may be idle.
+    fn leave_for_others(&mut self, io: &mut Io<'_>) {
+        let (worker, now_ns) = (&self.shared.worker, self.shared.worker.lp.now_ns());
+        match self.clock.wait() {
+            Wait::Head | Wait::Body if io.unsent() == 0 => return self.make_place(io),
+            Wait::First | Wait::Idle if io.unsent() == 0 => {
+                worker.metrics.made_room.add(1);
+                return self.abort(io);
+            }
+            _ => {}
+        }
+        let crowded_ns = u64::try_from(worker.settings.deadlines.crowded.as_nanos()).unwrap_or(u64::MAX);
+        if self.asked_ns == 0 {
+            self.asked_ns = now_ns;
+        }
+        if now_ns.saturating_sub(self.asked_ns) < crowded_ns {
+            return self.admission.stays();
+        }
+        worker.metrics.made_room.add(1);
+        self.abort(io);
+    }
+
+    fn make_place(&mut self, io: &mut Io<'_>) {
+        let worker = &self.shared.worker;
         worker.metrics.made_room.add(1);
         worker.tick();
         self.give_up(io);

@@ -42,6 +42,7 @@ pub(crate) enum Refusal {
     MethodUnknown,
     TooManyBodies,
     NoBuffers,
+    NoPlace,
     Stopping,
     Version,
 }
@@ -86,6 +87,7 @@ impl Refusal {
             NoBuffers => {
                 (503, "unfinished requests take too much memory at the moment, and this one most: send it again")
             }
+            NoPlace => (503, "there are too many connections: connect again later"),
             Stopping => (503, "the server is being stopped"),
             Version => (505, "a version other than HTTP/1.0 and HTTP/1.1"),
         };

@@ -138,6 +138,10 @@ impl Service for TestService {
         request.path().starts_with("/in-pieces")
     }
 
+    fn is_vital(&self, request: &HttpRequest<'_>) -> bool {
+        request.path() == "/vital"
+    }
+
     fn call(&self, _: &mut (), request: &HttpRequest<'_>, mut reply: Reply<'_>) {
         let key = match request.query() {
             "" => request.path().to_owned(),

@@ -128,6 +128,8 @@ const POOL_PARTS_PER_BUFFERS: usize = 8;
 /// Room for 190,000 cached document places of one reader; larger tables were not measured.
 const PLACES_BYTES_MOST: usize = 4 << 20;
 
+/// Connections beyond the limit: they wait for a place, or ask for health and metrics, which are answered at once.
+pub(crate) const RESERVED_CONNECTIONS: usize = 16;
 /// Default limit of connections.
 const CONNECTIONS_DEFAULT: usize = 10_000;
 /// Default limit of a request's body.
@@ -446,7 +448,7 @@ impl Division {
             ("large_replies", self.replies_bytes),
             ("buffers", self.buffers_bytes * threads),
             ("places", self.places_bytes * (threads + POOL_THREADS)),
-            ("connections", self.connections * self.connection_bytes),
+            ("connections", (self.connections + RESERVED_CONNECTIONS) * self.connection_bytes),
         ]
     }
 

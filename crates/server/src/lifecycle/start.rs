@@ -3,7 +3,7 @@
 use super::preparing::{ServerStartError, complete, log_dropped, open_folder, routes};
 use super::reload::ReloadThread;
 use crate::changes::Feed;
-use crate::config::memory::{BEHIND_BYTES_MAX, Division, INPUT_BYTES_MAX, OUTPUT_HIGH_WATER};
+use crate::config::memory::{BEHIND_BYTES_MAX, Division, INPUT_BYTES_MAX, OUTPUT_HIGH_WATER, RESERVED_CONNECTIONS};
 use crate::config::{AdminListener, ServerConfig, ServiceConfig, TlsConfig, lints};
 use crate::metrics::sources::Sources;
 use crate::reads::cold::ColdReads;
@@ -22,8 +22,9 @@ use std::time::{Duration, Instant};
 /// The settings of addresses, for messages.
 const HTTP_SETTING: &str = "--http ADDRESS:PORT";
 const ADMIN_SETTING: &str = "`[server] admin`";
-/// Descriptors for files: those of the data folder (about ten), of queries that sort on disk, of a backup, of the configuration.
-const OWN_DESCRIPTORS: u64 = 40;
+/// Descriptors for files: those of the data folder (about ten), of queries that sort on disk, of a backup, of the configuration;
+/// and for reserved connections.
+const OWN_DESCRIPTORS: u64 = 40 + RESERVED_CONNECTIONS as u64;
 /// With fewer connections a server does not start: a few idle clients would take all of them.
 const CONNECTIONS_LEAST: u64 = 16;
 
@@ -232,7 +233,7 @@ pub fn start(config: &ServiceConfig, data: &Path) -> Result<RunningServer, Serve
 fn reactor_settings(settings: &ServerConfig, division: &Division) -> reactor::ReactorSettings {
     reactor::ReactorSettings {
         loops: settings.threads,
-        connections_max: division.connections,
+        connections_max: division.connections + RESERVED_CONNECTIONS,
         pool_bytes_max: division.spare_bytes_max(),
         held_bytes_max: division.held_bytes_max(),
         arriving_bytes_max: division.gathered_bytes,
@@ -258,6 +259,7 @@ fn http_settings(config: &ServiceConfig, division: &Division) -> http::HttpSetti
             body_bytes_max: settings.body_bytes_max,
             held_bytes_max: BEHIND_BYTES_MAX,
             connections_max: division.connections,
+            connections_reserved: RESERVED_CONNECTIONS,
             connections_per_address_max: settings.connections_per_address_max,
             ..ClientLimits::default()
         },

@@ -107,6 +107,10 @@ impl http::Service for Switch {
         Routing::takes_pieces(request)
     }
 
+    fn is_vital(&self, request: &HttpRequest<'_>) -> bool {
+        VITAL.contains(&request.path())
+    }
+
     #[inline]
     fn foresee(&self, turn: &mut LoopRouting, method: http::Method, path: &str, query: &str) {
         turn.routing.foresee(&mut turn.local, method, path, query);
@@ -149,6 +153,9 @@ impl Rerouting for Switch {
     }
 }
 
+/// Requests that are answered even if there are too many connections: an operator needs them then.
+const VITAL: [&str; 2] = ["/_/health", "/_/metrics"];
+
 /// Only the general API, behind the listener of `[server] admin`.
 pub(crate) struct AdminEntrance(pub(crate) Arc<Switch>);
 
@@ -165,6 +172,10 @@ impl http::Service for AdminEntrance {
 
     fn takes_pieces(&self, _: &mut LoopRouting, request: &HttpRequest<'_>) -> bool {
         Routing::takes_pieces(request)
+    }
+
+    fn is_vital(&self, request: &HttpRequest<'_>) -> bool {
+        VITAL.contains(&request.path())
     }
 
     fn call(&self, turn: &mut LoopRouting, request: &HttpRequest<'_>, reply: Reply<'_>) {
