@@ -65,7 +65,17 @@ impl Map {
     pub fn of_file(file: &File, reserve: u64) -> io::Result<Map> {
         let reserve_bytes =
             usize::try_from(reserve).map_err(|_| io::Error::new(io::ErrorKind::InvalidInput, "map too large"))?;
-        let raw = MmapOptions::new().len(reserve_bytes).no_reserve_swap().map_raw_read_only(file)?;
+        let raw = MmapOptions::new().len(reserve_bytes).no_reserve_swap().map_raw_read_only(file);
+        let raw = raw.map_err(|error| match error.kind() {
+            io::ErrorKind::OutOfMemory => {
+                let what = format!(
+                    "{} GiB of address space are needed: raise its limit (`ulimit -v unlimited`)",
+                    reserve >> 30
+                );
+                io::Error::new(error.kind(), what)
+            }
+            _ => error,
+        })?;
         let watched = Watched::new(raw.as_ptr() as usize, reserve_bytes)?;
         let (base, backing) = (raw.as_ptr(), Backing::File { raw, file: file.try_clone()? });
         let map = Map { watched, base, reserve, len: AtomicU64::new(0), backing };
