@@ -79,7 +79,7 @@ fn statements_do_what_sqlite_does() {
         "UPDATE notes SET n = n + 1, s = s || n WHERE n >= 2 RETURNING id, n, s",
         "UPDATE notes SET (n, s) = (n + 1, s || n) WHERE id < 3 RETURNING id, n, s",
         "UPDATE notes SET (s) = ('one'), n = NULL WHERE id = 2",
-        "UPDATE notes SET n = id, s = 'all' WHERE id IN (SELECT n / 10 FROM tags) RETURNING id",
+        "UPDATE notes SET n = id, s = 'all' WHERE id IN (SELECT tags.n / 10 FROM tags) RETURNING id",
         "UPDATE notes AS d SET s = (SELECT COUNT(*) FROM tags t WHERE t.n >= d.id * 10) \
          WHERE EXISTS (SELECT 1 FROM tags WHERE tags.n = d.id * 10) RETURNING id, s",
         "UPDATE notes SET n = n + (SELECT MAX(t.n) FROM tags t WHERE t.n <= notes.id * 10)",
@@ -161,7 +161,7 @@ fn one_of_several_values_stays_what_it_is() {
     let service = Service::new(&config(NOTES));
     service.run(r#"insert notes {"id":1,"tags":["a"],"on":true,"x":"[1]"}"#).unwrap();
     let sql = "UPDATE notes SET a = coalesce(gone, tags), b = CASE WHEN id = 1 THEN json_set(tags, '$[#]', 'b') ELSE tags END, \
-               c = ifnull(tags, 1), d = CASE id WHEN 2 THEN 'no' ELSE \"on\" END, e = coalesce(gone, json('[]')), f = coalesce(x, tags), \
+               c = ifnull(tags, 1), d = CASE id WHEN 2 THEN 'no' ELSE notes.\"on\" END, e = coalesce(gone, json('[]')), f = coalesce(x, tags), \
                g = coalesce(gone, json_extract(tags, '$[0]'), 3), h = iif(id = 1, tags -> 0, NULL)";
     run(&service, sql, &[]).unwrap();
     let expected = r#"{"id":1,"tags":["a"],"on":true,"x":"[1]","a":["a"],"b":["a","b"],"c":["a"],"d":true,"e":[],"f":"[1]","g":"a","h":"a"}"#;

@@ -45,8 +45,8 @@ fn mistakes_are_told_with_their_position() {
         "SELECT id FROM users u WHERE EXISTS (SELECT 1 FROM visits WHERE user = u.nosuch)",
         UnknownName,
         1,
-        72,
-        "no field \"u\"; there are: id, location",
+        74,
+        "no field \"nosuch\" in \"u\" of the enclosing query",
     );
     check("SELECT u.id FROM users u JOIN (SELECT u.email AS k) AS w ON 1 = 1", UnknownName, 1, 39, "no field \"u\"");
     check(

@@ -55,6 +55,7 @@ mod sql_differential;
 mod sql_leaves;
 mod sql_limits;
 mod sql_lists;
+mod sql_names;
 mod sql_nesting;
 mod sql_pages;
 mod sql_parts;

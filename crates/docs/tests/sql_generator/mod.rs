@@ -10,6 +10,7 @@
 #![allow(dead_code, reason = "each user takes its part")]
 
 pub(crate) mod changes;
+pub(crate) mod names;
 mod terms;
 
 use docs::catalog::Catalog;

@@ -2,6 +2,8 @@
 
 #![allow(dead_code, clippy::unwrap_used, reason = "each test file uses its part, and fails by panicking")]
 
+use std::sync::Arc;
+
 use docs::catalog::FieldKind;
 use docs::sql::{Budget, JsonTypes, OwnedValue, PreparedQuery, Scratch, Value};
 use rusqlite::types::ValueRef;
@@ -27,13 +29,24 @@ fn sqlite_value(value: &Json) -> rusqlite::types::Value {
 
 const FIELDS: [&str; 5] = ["id", "a", "b", "c", "d"];
 
-fn create(connection: &rusqlite::Connection, table: &str, documents: &[Json]) {
-    connection.execute_batch(&format!("CREATE TABLE {table} (id, a, b, c, d)")).unwrap();
-    let mut insert = connection.prepare(&format!("INSERT INTO {table} VALUES (?, ?, ?, ?, ?)")).unwrap();
+fn create(connection: &rusqlite::Connection, table: &str, columns: &[&str], documents: &[Json]) {
+    connection.execute_batch(&format!("CREATE TABLE {table} ({})", columns.join(", "))).unwrap();
+    let marks = vec!["?"; columns.len()].join(", ");
+    let mut insert = connection.prepare(&format!("INSERT INTO {table} VALUES ({marks})")).unwrap();
     for document in documents {
-        let row = FIELDS.map(|field| sqlite_value(document.get(field).unwrap_or(&Json::Null)));
+        let row = columns.iter().map(|field| sqlite_value(document.get(field).unwrap_or(&Json::Null)));
         insert.execute(rusqlite::params_from_iter(row)).unwrap();
     }
+}
+
+/// A collection and a table of the same content, whose columns need not be declared.
+pub(crate) struct Table {
+    pub(crate) name: &'static str,
+    pub(crate) columns: Vec<&'static str>,
+    /// The fields in the schema; none if there is no schema.
+    pub(crate) declared: Vec<&'static str>,
+    pub(crate) closed: bool,
+    pub(crate) documents: Vec<Json>,
 }
 
 /// Whether a query adds numbers up, which SQLite does with rounding errors and we do exactly.
@@ -123,15 +136,34 @@ impl Both {
             });
             documents.iter().for_each(|document| memory.insert(name, &document.to_string()));
         }
+        // SQLite's tables have no other columns.
+        memory.catalog.collections.iter_mut().for_each(|info| Arc::make_mut(info).closed = true);
         let sqlite = rusqlite::Connection::open_in_memory().unwrap();
-        create(&sqlite, "t", t);
-        create(&sqlite, "u", u);
+        create(&sqlite, "t", &FIELDS, t);
+        create(&sqlite, "u", &FIELDS, u);
         // If reals beyond the integers cancel out in a sum, it is compared without this tolerance.
         let numbers = t.iter().chain(u).filter_map(Json::as_object).flat_map(|document| document.values());
         let largest = numbers.filter_map(Json::as_f64).map(f64::abs).filter(|n| *n <= 1e19).fold(0.0, f64::max);
         let pairs = (t.len().max(1) * u.len().max(1)) as f64;
         let lost = 4.0 * f64::EPSILON * f64::EPSILON * pairs * largest;
         Both { memory, sqlite, lost }
+    }
+
+    /// Collections of any shape, without indexes.
+    pub(crate) fn of(tables: &[Table]) -> Both {
+        let mut memory = Memory::default();
+        let sqlite = rusqlite::Connection::open_in_memory().unwrap();
+        for table in tables {
+            let fields: Vec<(&str, FieldKind)> = table.declared.iter().map(|field| (*field, FieldKind::Any)).collect();
+            let (fields, indexes, references) = (&fields[..], &[][..], &[][..]);
+            memory.add(&Shape { name: table.name, key: "id", fields, closed: false, indexes, references });
+            table.documents.iter().for_each(|document| memory.insert(table.name, &document.to_string()));
+            create(&sqlite, table.name, &table.columns, &table.documents);
+        }
+        for (info, table) in memory.catalog.collections.iter_mut().zip(tables) {
+            Arc::make_mut(info).closed = table.closed;
+        }
+        Both { memory, sqlite, lost: 0.0 }
     }
 
     pub(crate) fn ours(&self, sql: &str) -> Result<Vec<Json>, String> {

@@ -446,14 +446,9 @@ impl<'c> Resolver<'c> {
 
     /// The field to which a name on the left side refers.
     fn target(&self, name: &ObjectName) -> Resolved<String> {
-        let at = name.span().start;
-        let Some(ident) = single(name) else {
-            return not_yet("a path as the target of a value (give the whole field)", at);
-        };
-        match self.field(0, &ident.value) {
-            Some(field) => Ok(field),
-            None if !self.info(0).closed => Ok(ident.value.clone()),
-            None => self.no_field(&ident.value, &[0], at),
+        match single(name) {
+            Some(ident) => self.field_of(0, ident),
+            None => not_yet("a path as the target of a value (give the whole field)", name.span().start),
         }
     }
 

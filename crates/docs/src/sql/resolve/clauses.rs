@@ -8,7 +8,7 @@ use sqlparser::tokenizer::Location;
 
 use super::outer::Stands;
 use super::queries::unstored;
-use super::syntax::{plain_argument, single};
+use super::syntax::{plain_argument, single, unnested};
 use super::{
     COLUMNS_MAX, Clause, Column, OutputColumn, QueryTable, Resolved, Resolver, RowSource, TABLES_MAX, expired, invalid,
     not_yet, unknown,
@@ -155,11 +155,13 @@ impl<'c> Resolver<'c> {
                         Expr::Column(column) if !is_signed(expr) => self.logical.columns[*column].name.clone(),
                         _ => texts.get(place).map_or_else(|| expr.to_string(), |text| (*text).to_owned()),
                     };
+                    self.check_item(expr, &resolved)?;
                     self.output(name, resolved, at)?;
                 }
                 SelectItem::ExprWithAlias { expr, alias } => {
                     let resolved = self.expr(expr, Clause::Select)?;
-                    self.aliases.push((alias.value.clone(), resolved.clone()));
+                    self.check_item(expr, &resolved)?;
+                    self.aliases.add(alias, resolved.clone());
                     self.output(alias.value.clone(), resolved, at)?;
                 }
                 SelectItem::Wildcard(_) => {
@@ -179,6 +181,18 @@ impl<'c> Resolver<'c> {
             }
         }
         Ok(())
+    }
+
+    /// Refuses a field of an enclosing query as a whole result column, if a collection of this query may have it too. In
+    /// `sku IN (SELECT sku FROM orders)` SQLite would take a column of `orders`, and the enclosing query's makes no sense.
+    fn check_item(&self, item: &ast::Expr, resolved: &Expr) -> Resolved<()> {
+        match (unnested(item), resolved) {
+            (ast::Expr::Identifier(ident), Expr::Outer(_)) => match self.may_have(&ident.value).first() {
+                Some(&own) => self.inner_or_outer(ident, own),
+                None => Ok(()),
+            },
+            _ => Ok(()),
+        }
     }
 
     pub(super) fn output(&mut self, name: String, expr: Expr, at: Location) -> Resolved<()> {
@@ -255,11 +269,7 @@ impl<'c> Resolver<'c> {
                 if !modifiers.is_empty() {
                     return not_yet("a modifier of GROUP BY", at);
                 }
-                for expr in list {
-                    let resolved = match self.output_number(expr)? {
-                        Some(place) => self.logical.outputs[place].expr.clone(),
-                        None => self.expr(expr, Clause::GroupBy)?,
-                    };
+                for (expr, resolved) in list.iter().zip(self.group_terms(list)?) {
                     let mut has_aggregate = false;
                     resolved.walk(&mut |part| has_aggregate |= matches!(part, Expr::Aggregate(_)));
                     if has_aggregate {
@@ -276,6 +286,25 @@ impl<'c> Resolver<'c> {
         let logical = &self.logical;
         self.logical.grouped = !logical.group.is_empty() || !logical.aggregates.is_empty() || logical.having.is_some();
         Ok(())
+    }
+
+    /// The terms of GROUP BY. Those that may be an alias or a field are resolved after the others.
+    fn group_terms(&mut self, list: &'c [ast::Expr]) -> Resolved<Vec<Expr>> {
+        let mut terms = Vec::with_capacity(list.len());
+        for expr in list {
+            terms.push(match (self.output_number(expr)?, self.open_group_term(expr)) {
+                (Some(place), _) => Some(self.logical.outputs[place].expr.clone()),
+                (None, Some(_)) => None,
+                (None, None) => Some(self.expr(expr, Clause::GroupBy)?),
+            });
+        }
+        let others: Vec<Expr> = terms.iter().flatten().cloned().collect();
+        let both = |(expr, term): (&'c ast::Expr, Option<Expr>)| match (term, self.open_group_term(expr)) {
+            (Some(term), _) => Ok(term),
+            (None, Some(ident)) => self.group_term(ident, &others),
+            (None, None) => self.expr(expr, Clause::GroupBy),
+        };
+        list.iter().zip(terms).map(both).collect()
     }
 
     /// A plain integer in GROUP BY or ORDER BY is the number of a result column.
@@ -326,12 +355,8 @@ impl<'c> Resolver<'c> {
     }
 
     pub(super) fn output_alias(&self, expr: &ast::Expr) -> Option<Expr> {
-        let ast::Expr::Identifier(ident) = expr else { return None };
-        self.alias(&ident.value)
-    }
-
-    pub(super) fn alias(&self, name: &str) -> Option<Expr> {
-        self.aliases.iter().find(|(alias, _)| alias.eq_ignore_ascii_case(name)).map(|(_, expr)| expr.clone())
+        let ast::Expr::Identifier(ident) = unnested(expr) else { return None };
+        self.aliases.get(&ident.value).cloned()
     }
 
     pub(super) fn limit(&mut self, query: &'c ast::Query) -> Resolved<()> {
@@ -352,6 +377,7 @@ impl<'c> Resolver<'c> {
 
     /// After grouping, only group keys and aggregates can be selected, filtered and ordered by.
     pub(super) fn check_groups(&mut self, at: Location) -> Resolved<()> {
+        self.check_aliases()?;
         if !self.logical.grouped {
             return Ok(());
         }
@@ -391,10 +417,7 @@ fn refuse_columns(alias: Option<&ast::TableAlias>, at: Location) -> Resolved<()>
 
 /// An expression preceded by `+`, which changes nothing but the column's name.
 fn is_signed(expr: &ast::Expr) -> bool {
-    match expr {
-        ast::Expr::Nested(inner) => is_signed(inner),
-        other => matches!(other, ast::Expr::UnaryOp { op: ast::UnaryOperator::Plus, .. }),
-    }
+    matches!(unnested(expr), ast::Expr::UnaryOp { op: ast::UnaryOperator::Plus, .. })
 }
 
 /// Replaces group keys in an expression that is evaluated after grouping; `bare` is set to a column that remains.

@@ -3,7 +3,7 @@
 use sqlparser::ast::{self, BinaryOperator, CeilFloorKind, DateTimeField, Spanned, UnaryOperator};
 use sqlparser::tokenizer::Location;
 
-use super::syntax::{parts, query};
+use super::syntax::{parts, query, unnested};
 use super::{Clause, DEPTH_MAX, PARAMETERS_MAX, Resolved, Resolver, invalid, not_yet, shortened};
 use crate::sql::expressions::{Affinity, Arithmetic, CastType, Comparison, Expr};
 use crate::sql::functions::{Function, Mathematics};
@@ -11,11 +11,9 @@ use crate::sql::limits::{SqlError, SqlErrorKind};
 use crate::sql::values::{OwnedValue, number};
 
 impl<'c> Resolver<'c> {
-    pub(super) fn expr(&mut self, mut expr: &'c ast::Expr, clause: Clause) -> Resolved<Expr> {
+    pub(super) fn expr(&mut self, expr: &'c ast::Expr, clause: Clause) -> Resolved<Expr> {
         // Parentheses are levels of the text only, not of the expression.
-        while let ast::Expr::Nested(inner) = expr {
-            expr = inner;
-        }
+        let expr = unnested(expr);
         self.depth += 1;
         if self.depth > DEPTH_MAX {
             let message = format!("the expression nests deeper than {DEPTH_MAX}");
@@ -151,11 +149,18 @@ impl<'c> Resolver<'c> {
         Ok(Box::new(resolved))
     }
 
-    pub(super) fn is(&mut self, a: &'c ast::Expr, b: &'c ast::Expr, same: bool, clause: Clause) -> Resolved<Expr> {
-        if parts(a).is_some() || parts(b).is_some() && query(a).is_some() {
-            return self.row_is(a, b, same, clause);
+    pub(super) fn is(
+        &mut self,
+        left: &'c ast::Expr,
+        right: &'c ast::Expr,
+        same: bool,
+        clause: Clause,
+    ) -> Resolved<Expr> {
+        if parts(left).is_some() || parts(right).is_some() && query(left).is_some() {
+            return self.row_is(left, right, same, clause);
         }
-        let (a, b) = (self.boxed(a, clause)?, self.boxed(b, clause)?);
+        let (a, b) = (self.boxed(left, clause)?, self.boxed(right, clause)?);
+        self.check_compared((left, &*a), (right, &*b))?;
         let affinity = self.affinity(&a, &b);
         Ok(Expr::Is(same, affinity, a, b))
     }
@@ -214,6 +219,7 @@ impl<'c> Resolver<'c> {
         }
         let (a, b) = (self.boxed(left, clause)?, self.boxed(right, clause)?);
         if let Some(comparison) = comparison {
+            self.check_compared((left, &*a), (right, &*b))?;
             let affinity = self.affinity(&a, &b);
             return Ok(Expr::Compare(comparison, affinity, a, b));
         }

@@ -79,18 +79,25 @@ impl<'c> Resolver<'c> {
         let a = Expr::Column(self.column(left.0, &left.1));
         let b = Expr::Column(self.column(right.0, &right.1));
         self.shared.push(right);
+        self.note_undeclared(ident, true, Clause::Where);
         Ok(Expr::Compare(Comparison::Equal, self.affinity(&a, &b), Box::new(a), Box::new(b)))
     }
 
-    /// The first of `tables` that declares the field, or else the first that may have it; and the field's name in the declared
+    /// The first of `tables` that declares the field, or else the only one that may have it; and the field's name in the declared
     /// spelling.
     fn first_field(&self, ident: &Ident, tables: Range<usize>) -> Resolved<(usize, String)> {
         let name = &ident.value;
-        let declared = tables.clone().find_map(|table| Some((table, self.field(table, name)?)));
-        let open = || tables.clone().find(|&table| !self.info(table).closed).map(|table| (table, name.clone()));
-        match declared.or_else(open) {
-            Some(found) => Ok(found),
-            None => unknown(&format!("USING: \"{name}\" is not in both sides of the join"), ident.span.start),
+        if let Some(declared) = tables.clone().find_map(|table| Some((table, self.field(table, name)?))) {
+            return Ok(declared);
+        }
+        match self.may_have(name).into_iter().filter(|table| tables.contains(table)).collect::<Vec<_>>()[..] {
+            [table] => Ok((table, name.clone())),
+            [] => unknown(&format!("USING: \"{name}\" is not in both sides of the join"), ident.span.start),
+            _ => {
+                let message =
+                    format!("USING: \"{name}\" may be in several collections: say ON, with the collections' names");
+                invalid(&message, ident.span.start)
+            }
         }
     }
 

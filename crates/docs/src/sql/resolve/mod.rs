@@ -3,6 +3,7 @@
 //! The result ([`Logical`]) is the logical query, without access paths. Any part of the tree that is not handled is refused:
 //! no clause is ever ignored.
 
+mod aliases;
 mod calls;
 pub(crate) mod changes;
 mod clauses;
@@ -19,8 +20,9 @@ mod syntax;
 use sqlparser::ast;
 use sqlparser::tokenizer::Location;
 
+use aliases::Aliases;
 use nested_join::NestedJoin;
-use outer::{AroundTable, OuterField};
+use outer::{Around, OuterField};
 
 use crate::catalog::{Catalog, CollectionInfo};
 use crate::sql::expressions::{Affinity, AggregateCall, Expr};
@@ -317,18 +319,17 @@ struct Places {
 struct Resolver<'c> {
     catalog: &'c Catalog,
     logical: Logical,
-    aliases: Vec<(String, Expr)>,
+    aliases: Aliases,
     places: Places,
     depth: usize,
     /// The queries of WITH.
     named: Vec<&'c ast::Cte>,
-    /// The tables of the enclosing queries, the outermost first.
-    around: Vec<Vec<AroundTable>>,
+    /// The enclosing queries, the outermost first.
+    around: Vec<Around>,
     /// How many of these levels, beginning with the outermost, are out of scope. A query of WITH does not see the queries that
     /// enclose its use.
     sealed: usize,
-    /// Tables of a statement that its RETURNING cannot use. Without this check, an open collection would take their names for
-    /// its fields.
+    /// Tables of a statement that its RETURNING cannot use. Without this check, their names could mean declared fields.
     unseen: Vec<String>,
     /// `excluded.FIELD` is allowed: a parameter of that name, with the value of the new document that conflicts with a stored
     /// one.
@@ -349,7 +350,7 @@ struct Resolver<'c> {
 
 impl<'c> Resolver<'c> {
     fn new(catalog: &'c Catalog) -> Self {
-        let (logical, aliases, named, around) = (Logical::default(), Vec::new(), Vec::new(), Vec::new());
+        let (logical, aliases, named, around) = (Logical::default(), Aliases::default(), Vec::new(), Vec::new());
         let (positional, hides_expired, sealed, has_excluded) = (false, true, 0, false);
         let (places, depth, inner_left, unseen) = (Places::default(), 0, INNER_MAX, Vec::new());
         let (first_seen, shared, nested) = (0, Vec::new(), Vec::new());

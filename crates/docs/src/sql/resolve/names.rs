@@ -5,7 +5,7 @@ use std::ops::Range;
 use sqlparser::ast::{self, Ident, Spanned};
 use sqlparser::tokenizer::Location;
 
-use super::{Clause, Resolved, Resolver, invalid, not_yet, unknown};
+use super::{Clause, Resolved, Resolver, invalid, not_yet, shortened, unknown};
 use crate::catalog::CollectionInfo;
 use crate::sql::expressions::Expr;
 use crate::sql::values::OwnedValue;
@@ -30,13 +30,21 @@ impl<'c> Resolver<'c> {
         self.logical.tables[table].info(self.catalog)
     }
 
-    /// The field's declared spelling, if the collection has it. SQL ignores case and JSON does not, so an exact match takes
+    /// The field's declared spelling, if the collection declares it. SQL ignores case and JSON does not, so an exact match takes
     /// precedence.
     pub(super) fn field(&self, table: usize, name: &str) -> Option<String> {
         let info = self.info(table);
-        let declared = || info.fields.iter().map(|field| &field.name).chain(std::iter::once(&info.key.field));
-        let exact = declared().find(|field| *field == name);
-        exact.or_else(|| declared().find(|field| field.eq_ignore_ascii_case(name))).cloned()
+        let exact = declared(info).find(|field| *field == name);
+        exact.or_else(|| declared(info).find(|field| field.eq_ignore_ascii_case(name))).cloned()
+    }
+
+    /// A field of a table that the text names: a declared one, or any if the collection is open.
+    pub(super) fn field_of(&self, table: usize, ident: &Ident) -> Resolved<String> {
+        match self.field(table, &ident.value) {
+            Some(name) => Ok(name),
+            None if is_open_to(self.info(table), &ident.value) => Ok(ident.value.clone()),
+            None => self.no_field(ident, &[table]),
+        }
     }
 
     /// `field`, `table.field`, and either followed by a path.
@@ -57,38 +65,20 @@ impl<'c> Resolver<'c> {
         {
             return self.excluded(field, rest.is_empty() && more.is_empty());
         }
-        let (table, field, rest) = match (self.table_named(&first.value), rest.split_first()) {
-            (Some(table), Some((field, rest))) => {
-                let name = match self.field(table, &field.value) {
-                    Some(name) => name,
-                    None if !self.info(table).closed => field.value.clone(),
-                    None => return self.no_field(&field.value, &[table], field.span.start),
-                };
-                (table, name, rest)
-            }
-            (None, Some(_)) if self.is_table_around(&first.value) && !self.declares(&first.value) => {
-                return match self.outer(idents, &more, at)? {
-                    Some(found) => Ok(found),
-                    None => self.no_field(&first.value, &self.seen().collect::<Vec<_>>(), at),
-                };
-            }
-            (None, Some(_)) if self.field_unknown(&first.value) => {
-                if let Some(found) = self.outer(idents, &more, at)? {
-                    return Ok(found);
-                }
-                return self.no_field(&first.value, &self.seen().collect::<Vec<_>>(), at);
-            }
-            _ => match self.unqualified(first, rest.is_empty() && more.is_empty(), clause)? {
-                Unqualified::Alias(expr) => return Ok(expr),
-                Unqualified::Unknown => {
-                    return match self.outer(idents, &more, at)? {
-                        Some(found) => Ok(found),
-                        None => self.no_field(&first.value, &self.seen().collect::<Vec<_>>(), at),
-                    };
-                }
-                Unqualified::Field(table, name) => (table, name, rest),
-            },
+        let is_whole = rest.is_empty() && more.is_empty();
+        let meaning = match rest.split_first() {
+            Some((field, _)) => self.qualified(first, field)?,
+            None => self.unqualified(first, is_whole, clause)?,
         };
+        let (table, field, rest) = match meaning {
+            Meaning::Qualified(table, name) => (table, name, &rest[1..]),
+            Meaning::Field(table, name) => (table, name, rest),
+            Meaning::Alias(expr) => return Ok(expr),
+            Meaning::Outer(level) => return self.outer(level, idents, &more),
+        };
+        if self.field(table, &field).is_none() {
+            self.note_undeclared(&idents[idents.len() - rest.len() - 1], idents.len() > rest.len() + 1, clause);
+        }
         let column = self.column(table, &field);
         if matches!(clause, Clause::Select | Clause::Having | Clause::OrderBy) {
             self.places.fields.push((column, at));
@@ -108,63 +98,127 @@ impl<'c> Resolver<'c> {
         if !is_whole {
             return not_yet("something inside a field of excluded (say json_extract)", at);
         }
-        let name = match self.field(0, &field.value) {
-            Some(name) => name,
-            None if !self.info(0).closed => field.value.clone(),
-            None => return self.no_field(&field.value, &[0], at),
-        };
+        let name = self.field_of(0, field)?;
         // No parameter of a statement has a dot in its name.
         self.parameter(&format!(":{EXCLUDED}.{name}"), at)
     }
 
-    /// Whether a table in scope declares a field of that name.
-    fn declares(&self, name: &str) -> bool {
-        self.seen().any(|table| self.field(table, name).is_some())
-    }
-
-    /// Whether no table in scope can have a field of that name.
-    fn field_unknown(&self, name: &str) -> bool {
-        self.seen().all(|table| self.info(table).closed && self.field(table, name).is_none())
-    }
-
-    fn unqualified(&self, ident: &Ident, whole: bool, clause: Clause) -> Resolved<Unqualified> {
-        let at = ident.span.start;
-        let tables: Vec<usize> = self.seen().filter(|&table| !self.is_shared(table, &ident.value)).collect();
-        let known: Vec<(usize, String)> =
-            tables.iter().filter_map(|&table| Some((table, self.field(table, &ident.value)?))).collect();
-        if known.len() > 1 {
-            return invalid(
-                &format!("\"{}\" is ambiguous: several collections have it; qualify it with a collection", ident.value),
-                at,
+    /// `first.field`: a table, of this query or an enclosing one, comes before a path into a declared field. An undeclared name
+    /// before a dot is refused: it is more often a wrong table than a field.
+    fn qualified(&self, first: &Ident, field: &Ident) -> Resolved<Meaning> {
+        let name = &first.value;
+        if let Some(table) = self.table_named(name) {
+            return Ok(Meaning::Qualified(table, self.field_of(table, field)?));
+        }
+        if let Some((level, table)) = self.table_around(name) {
+            return match table.has(&field.value) {
+                true => Ok(Meaning::Outer(level)),
+                false => unknown(
+                    &format!("no field \"{}\" in \"{name}\" of the enclosing query", field.value),
+                    field.span.start,
+                ),
+            };
+        }
+        if let Some(found) = self.declared_here(first)? {
+            return Ok(found);
+        }
+        if let Some(level) = self.level_that_declares(name) {
+            return Ok(Meaning::Outer(level));
+        }
+        let mut message = format!("no collection \"{name}\" in FROM, and no field \"{name}\" is declared");
+        if let Some(&table) = self.may_have(name).first() {
+            let alias = &self.logical.tables[table].alias;
+            message += &format!(
+                ": a path into an undeclared field begins with its collection, as {alias}.{name}.{}",
+                field.value
             );
         }
-        if let Some((table, name)) = known.into_iter().next() {
-            return Ok(Unqualified::Field(table, name));
+        unknown(&message, first.span.start)
+    }
+
+    /// A name without a collection. The order is SQLite's: fields of this query, its aliases, enclosing queries, the nearest
+    /// first. But a query that declares the field comes before those that only may have it, and if several may have it, the name
+    /// is refused. `is_whole`: no path follows.
+    fn unqualified(&mut self, ident: &Ident, is_whole: bool, clause: Clause) -> Resolved<Meaning> {
+        let name = &ident.value;
+        if let Some(found) = self.declared_here(ident)? {
+            return Ok(found);
         }
-        let alias = self.alias(&ident.value).filter(|_| whole && clause != Clause::Select);
-        if let Some(expr) = alias {
-            let mut aggregates = false;
-            expr.walk(&mut |part| aggregates |= matches!(part, Expr::Aggregate(_)));
-            if aggregates && !matches!(clause, Clause::Having | Clause::OrderBy) {
-                return invalid(&format!("\"{}\" is an aggregate and not allowed here", ident.value), at);
-            }
-            return Ok(Unqualified::Alias(expr));
+        let open = self.may_have(name);
+        if is_whole && let Some(expr) = self.meant_alias(ident, !open.is_empty(), clause)? {
+            return Ok(Meaning::Alias(expr));
         }
-        let open: Vec<usize> = tables.iter().copied().filter(|&table| !self.info(table).closed).collect();
+        let is_known = self.aliases.is_field(name);
+        let is_own = !open.is_empty() && (is_known || is_whole && self.aliases.get(name).is_some());
+        if !is_own
+            && let Some(level) = self.level_that_declares(name).filter(|&level| open.is_empty() || level >= self.sealed)
+        {
+            return self.outer_or_own(ident, level, &open);
+        }
+        if is_whole && ident.quote_style == Some('"') && !is_known {
+            return self.no_field(ident, &self.seen().collect::<Vec<_>>());
+        }
         match open[..] {
-            [table] => Ok(Unqualified::Field(table, ident.value.clone())),
-            [] => Ok(Unqualified::Unknown),
-            _ => invalid(&format!("\"{}\" may be in several collections: name one", ident.value), at),
+            [table] => {
+                if !is_own {
+                    self.check_around(ident, &open)?;
+                }
+                Ok(Meaning::Field(table, name.clone()))
+            }
+            [] => match self.open_level(ident)? {
+                Some(level) => Ok(Meaning::Outer(level)),
+                None => self.no_field(ident, &self.seen().collect::<Vec<_>>()),
+            },
+            _ => self.in_several(ident),
         }
     }
 
-    pub(super) fn no_field<T>(&self, name: &str, tables: &[usize], at: Location) -> Resolved<T> {
+    /// The one table in scope that declares the field.
+    fn declared_here(&self, ident: &Ident) -> Resolved<Option<Meaning>> {
+        let tables = self.seen().filter(|&table| !self.is_shared(table, &ident.value));
+        let mut known = tables.filter_map(|table| Some(Meaning::Field(table, self.field(table, &ident.value)?)));
+        let found = known.next();
+        if known.next().is_some() {
+            let name = &ident.value;
+            let message = format!("\"{name}\" is ambiguous: several collections have it; qualify it with a collection");
+            return invalid(&message, ident.span.start);
+        }
+        Ok(found)
+    }
+
+    /// Whether a table in scope declares a field of that name.
+    pub(super) fn declares(&self, name: &str) -> bool {
+        self.seen().any(|table| !self.is_shared(table, name) && self.field(table, name).is_some())
+    }
+
+    /// The tables in scope that may have a field of that name, although they do not declare it.
+    pub(super) fn may_have(&self, name: &str) -> Vec<usize> {
+        let tables = self.seen().filter(|&table| !self.is_shared(table, name));
+        tables.filter(|&table| self.field(table, name).is_none() && is_open_to(self.info(table), name)).collect()
+    }
+
+    pub(super) fn in_several<T>(&self, ident: &Ident) -> Resolved<T> {
+        invalid(&format!("\"{}\" may be in several collections: name one", ident.value), ident.span.start)
+    }
+
+    pub(super) fn no_field<T>(&self, ident: &Ident, tables: &[usize]) -> Resolved<T> {
+        let name = &ident.value;
         let fields: Vec<&str> =
             tables.iter().flat_map(|&table| self.info(table).fields.iter().map(|field| field.name.as_str())).collect();
-        match fields.is_empty() {
-            true => unknown(&format!("no field \"{name}\""), at),
-            false => unknown(&format!("no field \"{name}\"; there are: {}", fields.join(", ")), at),
+        let mut message = format!("no field \"{name}\"");
+        if !fields.is_empty() {
+            message += &format!("; there are: {}", fields.join(", "));
         }
+        if is_row_id(name) {
+            message += "; documents have no row numbers: take the key, or declare the field in the schema";
+        } else if ident.quote_style == Some('"') {
+            message += &format!("; a text has single quotes: '{}'", shortened(name));
+            if let Some(&table) = self.may_have(name).first() {
+                let alias = &self.logical.tables[table].alias;
+                message += &format!(", and an undeclared field its collection: {alias}.{ident}");
+            }
+        }
+        unknown(&message, ident.span.start)
     }
 
     /// `tags[0].name`, which sqlparser parses as a path of another dialect.
@@ -230,8 +284,33 @@ impl<'c> Resolver<'c> {
     }
 }
 
-enum Unqualified {
-    Alias(Expr),
+/// What a name stands for.
+pub(super) enum Meaning {
+    /// A field of a table of this query.
     Field(usize, String),
-    Unknown,
+    /// The same, named with its table.
+    Qualified(usize, String),
+    Alias(Expr),
+    /// A field of an enclosing query, by the query's number from outside.
+    Outer(usize),
+}
+
+/// The fields that a collection declares: in its schema, as its key, or in another setting.
+pub(super) fn declared(info: &CollectionInfo) -> impl Iterator<Item = &String> {
+    let fields = info.fields.iter().map(|field| &field.name).chain(std::iter::once(&info.key.field));
+    let indexed = info.indexes.iter().flat_map(|index| index.fields.iter().chain(&index.included));
+    let others = info.unique.iter().flat_map(|unique| &unique.fields);
+    let settings = indexed.chain(others).chain(info.references.iter().map(|reference| &reference.field));
+    fields.chain(settings.filter(|_| !info.closed))
+}
+
+/// Whether a collection may have a field that it does not declare.
+pub(super) fn is_open_to(info: &CollectionInfo, name: &str) -> bool {
+    !info.closed && !is_row_id(name)
+}
+
+/// Whether the name is SQLite's for the number of a row. A field of that name must be declared, because no text tells whether the
+/// number is meant.
+pub(super) fn is_row_id(name: &str) -> bool {
+    ["rowid", "_rowid_", "oid"].iter().any(|known| name.eq_ignore_ascii_case(known))
 }

@@ -1,15 +1,20 @@
 //! Correlated subqueries: the values that a subquery takes from enclosing queries.
 //!
-//! A name that is unknown in a query is searched in the enclosing one, and so on outwards. If it is found, it becomes an outer
-//! value of the subquery ([`Expr::Outer`]), similar to a parameter. The enclosing query passes the value where the inner
+//! A name that a query does not declare is searched in the enclosing one, and so on outwards (`names.rs` has the order). If it is
+//! found, it becomes an outer value of the subquery ([`Expr::Outer`]), similar to a parameter. The enclosing query passes the value where the inner
 //! query is used ([`SubqueryUse`]). Queries between the two pass it on.
 
-use sqlparser::ast::Ident;
+use sqlparser::ast::{self, Ident};
 use sqlparser::tokenizer::Location;
 
+use super::names::{Meaning, declared, is_row_id};
+use super::syntax::unnested;
 use super::{Clause, Resolved, Resolver, invalid, not_yet};
 use crate::sql::expressions::{Affinity, Expr, SubqueryUse};
 use crate::sql::values::json::Step;
+
+/// The affinity of a field whose values may be of any type.
+const PLAIN: (Affinity, bool) = (Affinity::None, false);
 
 /// Most enclosing queries of a correlated one.
 pub(super) const AROUND_MAX: usize = 8;
@@ -37,10 +42,35 @@ impl OuterField {
     }
 }
 
+/// An enclosing query.
+#[derive(Clone, Debug)]
+pub(super) struct Around {
+    tables: Vec<AroundTable>,
+    /// Its result columns' names by AS, where the subquery stands in a clause that sees them.
+    aliases: Vec<String>,
+}
+
+impl Around {
+    fn declares(&self, name: &str) -> bool {
+        self.tables.iter().any(|table| table.kind(name).is_some())
+    }
+
+    fn has_alias(&self, name: &str) -> bool {
+        self.aliases.iter().any(|alias| alias.eq_ignore_ascii_case(name))
+    }
+
+    /// The tables that have a field, or may have it.
+    fn may_have(&self, name: &str) -> Vec<&AroundTable> {
+        self.tables.iter().filter(|table| table.has(name)).collect()
+    }
+}
+
 /// A table of an enclosing query.
 #[derive(Clone, Debug)]
 pub(super) struct AroundTable {
     alias: String,
+    /// Its place in the catalog, if it is a collection.
+    collection: Option<usize>,
     /// The declared fields, and their affinities in comparisons.
     fields: Vec<(String, (Affinity, bool))>,
     /// It may have other fields.
@@ -52,6 +82,11 @@ impl AroundTable {
         let exact = self.fields.iter().find(|(field, _)| field == name);
         let found = exact.or_else(|| self.fields.iter().find(|(field, _)| field.eq_ignore_ascii_case(name)));
         found.map(|(_, kind)| *kind)
+    }
+
+    /// Whether it has the field, or may have it.
+    pub(super) fn has(&self, name: &str) -> bool {
+        self.kind(name).is_some() || self.is_open && !is_row_id(name)
     }
 }
 
@@ -65,67 +100,134 @@ pub(super) enum Stands {
 }
 
 impl<'c> Resolver<'c> {
-    /// The tables in scope of a subquery.
-    pub(super) fn around(&self, stands: Stands) -> Vec<Vec<AroundTable>> {
+    /// The enclosing queries of a subquery, the outermost first.
+    pub(super) fn around(&self, stands: Stands) -> Vec<Around> {
         let mut around = self.around.clone();
         if stands != Stands::From {
-            around.push(self.seen().map(|table| self.seen_from_inside(table)).collect());
+            let tables = self.seen().map(|table| self.seen_from_inside(table)).collect();
+            around.push(Around { tables, aliases: self.aliases.names() });
         }
         around
     }
 
     fn seen_from_inside(&self, table: usize) -> AroundTable {
         let info = self.info(table);
-        let names = info.fields.iter().map(|field| &field.name).chain(std::iter::once(&info.key.field));
         AroundTable {
             alias: self.logical.tables[table].alias.clone(),
-            fields: names.map(|name| (name.clone(), self.column_kind(table, name))).collect(),
+            collection: self.logical.tables[table].collection(),
+            fields: declared(info).map(|name| (name.clone(), self.column_kind(table, name))).collect(),
             is_open: !info.closed,
         }
     }
 
-    /// The enclosing query that knows a name, and the name's affinity in comparisons.
-    fn kind_around(&self, idents: &[Ident]) -> Option<(usize, (Affinity, bool))> {
-        const PLAIN: (Affinity, bool) = (Affinity::None, false);
-        let (first, rest) = idents.split_first()?;
-        let named = |table: &&AroundTable| table.alias.eq_ignore_ascii_case(&first.value);
-        let mut levels = self.around.iter().enumerate().rev();
-        let qualified = levels.clone().find_map(|(level, tables)| Some((level, tables.iter().find(named)?)));
-        if let (Some((level, table)), Some(field)) = (qualified, rest.first()) {
-            let kind = table.kind(&field.value).or_else(|| table.is_open.then_some(PLAIN));
-            if let Some(kind) = kind {
-                return Some((level, if rest.len() == 1 { kind } else { PLAIN }));
-            }
+    /// The table of an enclosing query that a name before a dot means, and the query's number.
+    pub(super) fn table_around(&self, alias: &str) -> Option<(usize, &AroundTable)> {
+        let named = |around: &'_ Around| around.tables.iter().position(|table| table.alias.eq_ignore_ascii_case(alias));
+        let level = self.around.iter().rposition(|around| named(around).is_some())?;
+        Some((level, &self.around[level].tables[named(&self.around[level])?]))
+    }
+
+    /// The nearest enclosing query that declares a field.
+    pub(super) fn level_that_declares(&self, name: &str) -> Option<usize> {
+        self.around.iter().rposition(|around| around.declares(name))
+    }
+
+    /// The nearest enclosing query that may have an undeclared field, if no query before it has an alias of that name.
+    pub(super) fn open_level(&self, ident: &Ident) -> Resolved<Option<usize>> {
+        let name = &ident.value;
+        let knows = |around: &Around| around.has_alias(name) || !around.may_have(name).is_empty();
+        let Some(level) = self.around.iter().rposition(knows) else { return Ok(None) };
+        let open: Vec<usize> = self.around[level].may_have(name).iter().filter_map(|table| table.collection).collect();
+        if open.is_empty() {
+            return Ok(None);
         }
-        levels.find_map(|(level, tables)| {
-            let declared = tables.iter().find_map(|table| table.kind(&first.value));
-            let kind = declared.or_else(|| tables.iter().any(|table| table.is_open).then_some(PLAIN))?;
-            Some((level, if rest.is_empty() { kind } else { PLAIN }))
-        })
+        self.check_levels(ident, &open, level)?;
+        Ok(Some(level))
     }
 
-    /// Whether a name before a dot is a table of an enclosing query.
-    pub(super) fn is_table_around(&self, alias: &str) -> bool {
-        self.around.iter().flatten().any(|table| table.alias.eq_ignore_ascii_case(alias))
+    /// Refuses an undeclared name that `own` tables of this query may have, if an enclosing query may have it too.
+    pub(super) fn check_around(&self, ident: &Ident, own: &[usize]) -> Resolved<()> {
+        let own: Vec<usize> = own.iter().filter_map(|&table| self.logical.tables[table].collection()).collect();
+        self.check_levels(ident, &own, self.around.len())
     }
 
-    /// A name of an enclosing query as an outer value; `None` if no enclosing query has it.
-    pub(super) fn outer(&mut self, idents: &[Ident], steps: &[Step], at: Location) -> Resolved<Option<Expr>> {
-        let Some((level, kind)) = self.kind_around(idents) else { return Ok(None) };
+    /// The same for the collections of a query, whose enclosing queries have numbers below `level`. A collection that is among
+    /// `own` adds nothing: if its documents have the field, the inner one is meant.
+    fn check_levels(&self, ident: &Ident, own: &[usize], level: usize) -> Resolved<()> {
+        let name = &ident.value;
+        for around in self.around.get(self.sealed..level).unwrap_or_default().iter().rev() {
+            let is_other = |table: &&AroundTable| table.collection.is_none_or(|other| !own.contains(&other));
+            let other = match around.may_have(name).into_iter().find(is_other) {
+                Some(table) => format!("of \"{}\" in an enclosing one", table.alias),
+                None if around.has_alias(name) => "a result column of an enclosing one".to_owned(),
+                None => continue,
+            };
+            let message =
+                format!("\"{name}\" may be a field of the inner query, or {other}: write its collection before it");
+            return invalid(&message, ident.span.start);
+        }
+        Ok(())
+    }
+
+    /// The field of an enclosing query that declares it. If this query has a collection without a schema, the name is refused: its
+    /// fields are declared nowhere, and SQLite would take a column of this query.
+    pub(super) fn outer_or_own(&self, ident: &Ident, level: usize, open: &[usize]) -> Resolved<Meaning> {
+        match open.iter().find(|&&table| self.info(table).fields.is_empty()) {
+            None => Ok(Meaning::Outer(level)),
+            Some(&table) => self.inner_or_outer(ident, table),
+        }
+    }
+
+    /// Refuses the comparison of an enclosing query's field with itself, if the name without a collection may be a field of this
+    /// query: in `sku = goods.sku` nobody means `goods.sku` twice.
+    pub(super) fn check_compared(&self, left: (&ast::Expr, &Expr), right: (&ast::Expr, &Expr)) -> Resolved<()> {
+        let (Expr::Outer(_), Expr::Outer(_)) = (left.1, right.1) else { return Ok(()) };
+        let (ident, idents) = match (unnested(left.0), unnested(right.0)) {
+            (ast::Expr::Identifier(ident), ast::Expr::CompoundIdentifier(idents))
+            | (ast::Expr::CompoundIdentifier(idents), ast::Expr::Identifier(ident)) => (ident, idents),
+            _ => return Ok(()),
+        };
+        let is_same = idents.last().is_some_and(|last| last.value.eq_ignore_ascii_case(&ident.value));
+        match self.may_have(&ident.value).first() {
+            Some(&own) if is_same => self.inner_or_outer(ident, own),
+            _ => Ok(()),
+        }
+    }
+
+    pub(super) fn inner_or_outer<T>(&self, ident: &Ident, own: usize) -> Resolved<T> {
+        let (name, alias) = (&ident.value, &self.logical.tables[own].alias);
+        let message = format!(
+            "\"{name}\" is declared by an enclosing query, but \"{alias}\" may have a field of that name too: \
+             write {alias}.{name}, or name the collection of the enclosing query"
+        );
+        invalid(&message, ident.span.start)
+    }
+
+    /// A name of an enclosing query, by the query's number, as an outer value.
+    pub(super) fn outer(&mut self, level: usize, idents: &[Ident], steps: &[Step]) -> Resolved<Expr> {
+        let at = idents.first().map_or(Location::empty(), |ident| ident.span.start);
         if level < self.sealed {
             return not_yet("a field of the enclosing query inside WITH (write the query where it is used)", at);
         }
         if self.around.len() > AROUND_MAX {
             return invalid(&format!("a subquery is at most {AROUND_MAX} queries deep if it uses their fields"), at);
         }
-        let kind = if steps.is_empty() { kind } else { (Affinity::None, false) };
-        Ok(Some(self.outer_field(OuterField {
-            idents: idents.to_vec(),
-            steps: steps.to_vec(),
-            at,
-            kind,
-            whole: false,
-        })))
+        let kind = if steps.is_empty() { self.kind_around(level, idents) } else { PLAIN };
+        Ok(self.outer_field(OuterField { idents: idents.to_vec(), steps: steps.to_vec(), at, kind, whole: false }))
+    }
+
+    /// The affinity in comparisons of a name of an enclosing query.
+    fn kind_around(&self, level: usize, idents: &[Ident]) -> (Affinity, bool) {
+        let tables = &self.around[level].tables;
+        let kind = match idents {
+            [field] => tables.iter().find_map(|table| table.kind(&field.value)),
+            [table, field] => {
+                let named = tables.iter().find(|known| known.alias.eq_ignore_ascii_case(&table.value));
+                named.and_then(|table| table.kind(&field.value))
+            }
+            _ => None,
+        };
+        kind.unwrap_or(PLAIN)
     }
 
     fn outer_field(&mut self, field: OuterField) -> Expr {

@@ -40,6 +40,7 @@ impl<'c> Resolver<'c> {
                 refuse_clauses(select)?;
                 self.from(&select.from)?;
                 self.outputs(select, texts)?;
+                self.show_aliases()?;
                 if let Some(selection) = &select.selection {
                     let condition = self.expr(selection, Clause::Where)?;
                     self.add_conditions(condition);
@@ -119,6 +120,7 @@ impl<'c> Resolver<'c> {
             inner.logical.outer = outer;
             inner.from(&select.from)?;
             inner.outputs(select, texts)?;
+            inner.show_aliases()?;
             if let Some(selection) = &select.selection {
                 let condition = inner.expr(selection, Clause::Where)?;
                 inner.add_conditions(condition);

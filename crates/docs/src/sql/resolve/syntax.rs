@@ -63,6 +63,14 @@ pub(super) fn plain_argument(argument: &ast::FunctionArg, at: Location) -> Resol
     }
 }
 
+/// An expression without the parentheses around it.
+pub(super) fn unnested(mut expr: &ast::Expr) -> &ast::Expr {
+    while let ast::Expr::Nested(inner) = expr {
+        expr = inner;
+    }
+    expr
+}
+
 /// The query of a scalar or row subquery.
 pub(super) fn query(expr: &ast::Expr) -> Option<&ast::Query> {
     match expr {
