@@ -162,7 +162,8 @@ impl ChangeReader {
 
     /// Bytes of memory that it holds now: almost none after [`ChangeReader::next`] has returned `None`.
     pub fn memory_bytes(&self) -> usize {
-        self.follower.memory_bytes()
+        let pieces = self.pieces.iter().chain(&self.past).map(|pieces| pieces.follower.memory_bytes());
+        self.follower.memory_bytes() + pieces.sum::<usize>()
     }
 
     /// Sets a callback. After [`ChangeReader::next`] has returned `None`, it is called once, from any thread, when there is
@@ -189,6 +190,7 @@ impl ChangeReader {
                 continue;
             }
             self.follower.free_window();
+            self.past = None;
             return if self.engine.is_closed() { Err(StoreError::Closed) } else { Ok(None) };
         }
         if self.meets_pieces()? {

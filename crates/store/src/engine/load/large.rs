@@ -2,7 +2,6 @@
 
 use std::borrow::Cow;
 use std::collections::HashSet;
-use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use super::large_commit::scratch_memtable;
@@ -14,9 +13,10 @@ use crate::engine::read::view::View;
 use crate::engine::write::changes::Changes;
 use crate::engine::write::fold::{Fold, FoldView};
 use crate::engine::write::fold_results::Folds;
+use crate::engine::write::overlay::Merge;
 use crate::engine::write::transaction::Commit;
 use crate::log::Edit;
-use crate::memtable::{Lookup, Memtable, MemtableCursor, MemtableWriter, lost_error};
+use crate::memtable::{Lookup, Memtable, MemtableWriter, lost_error};
 
 /// The version of all its records. One is enough: no reader sees them before the commit, and after it every reader does.
 pub(crate) const OWN: Version = Version(1);
@@ -251,24 +251,21 @@ impl LargeTx {
         let is_newer = |table: &Memtable, version| table.changed_since(Version(version), tree, range);
         self.newest(&is_newer, |view| {
             let mut cursor = self.own.table().cursor(OWN, tree);
-            match direction {
+            let mut entry = match direction {
                 Direction::Forward => cursor.seek(range.from),
                 Direction::Backward => cursor.seek_back(range.to),
             };
-            let mut own = Own { cursor, range, direction };
-            let mut is_over = false;
-            view.scan(tree, range, direction, &mut |key, value| {
-                let mut flow = own.show_before(key, visit);
-                // An own entry with the same key replaces it.
-                if flow.is_continue() && !own.is_at(key) {
-                    flow = visit(key, value);
-                }
-                is_over |= flow.is_break();
-                flow
-            })?;
-            if !is_over {
-                let _ = own.show_rest(visit);
-            }
+            let own = std::iter::from_fn(|| {
+                let own = entry.filter(|own| range.is_above_start(own.key) && range.is_below_end(own.key))?;
+                entry = match direction {
+                    Direction::Forward => cursor.next(),
+                    Direction::Backward => cursor.prev(),
+                };
+                Some((own.key, own.value))
+            });
+            let mut merge = Merge::new(own, direction, visit);
+            view.scan(tree, range, direction, &mut |key, value| merge.take(key, value))?;
+            merge.finish();
             Ok(())
         })
     }
@@ -311,61 +308,5 @@ impl FoldView for LargeTx {
         visit: &mut Visit<'_>,
     ) -> Result<(), StoreError> {
         self.read_range(tree, range, direction, visit)
-    }
-}
-
-/// The transaction's own entries in a range, in the scan's order.
-struct Own<'m, 'r> {
-    cursor: MemtableCursor<'m>,
-    range: KeyRange<'r>,
-    direction: Direction,
-}
-
-impl Own<'_, '_> {
-    fn is_inside(&self, key: &[u8]) -> bool {
-        match self.direction {
-            Direction::Forward => self.range.is_below_end(key),
-            Direction::Backward => self.range.is_above_start(key),
-        }
-    }
-
-    fn step(&mut self) {
-        match self.direction {
-            Direction::Forward => self.cursor.next(),
-            Direction::Backward => self.cursor.prev(),
-        };
-    }
-
-    /// Shows the own entries before a key of the snapshot.
-    fn show_before(&mut self, key: &[u8], visit: &mut Visit<'_>) -> ControlFlow<()> {
-        while let Some(entry) = self.cursor.current() {
-            let is_before = match self.direction {
-                Direction::Forward => entry.key < key,
-                Direction::Backward => entry.key > key,
-            };
-            if !is_before {
-                break;
-            }
-            self.step();
-            if let Some(value) = entry.value {
-                visit(entry.key, value)?;
-            }
-        }
-        ControlFlow::Continue(())
-    }
-
-    /// Whether the next entry is of this key.
-    fn is_at(&self, key: &[u8]) -> bool {
-        self.cursor.key() == Some(key)
-    }
-
-    fn show_rest(&mut self, visit: &mut Visit<'_>) -> ControlFlow<()> {
-        while let Some(entry) = self.cursor.current().filter(|entry| self.is_inside(entry.key)) {
-            self.step();
-            if let Some(value) = entry.value {
-                visit(entry.key, value)?;
-            }
-        }
-        ControlFlow::Continue(())
     }
 }

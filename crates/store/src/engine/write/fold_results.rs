@@ -270,7 +270,7 @@ impl Folds {
     }
 
     /// The data that a fold may read.
-    fn overlay<'f>(&'f self, view: View<'f>) -> Overlay<'f> {
+    fn overlay<'f>(&'f self, view: &'f dyn FoldView) -> Overlay<'f> {
         Overlay { view, rows: &self.rows, index: &self.index, hasher: &self.hasher, trees: &self.trees }
     }
 

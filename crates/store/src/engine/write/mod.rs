@@ -12,7 +12,7 @@ mod foresee;
 mod freeze;
 pub(crate) mod gathering;
 mod new_tree;
-mod overlay;
+pub(in crate::engine) mod overlay;
 pub(super) mod queue;
 mod reads;
 pub(super) mod ticket;

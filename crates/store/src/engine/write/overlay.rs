@@ -33,7 +33,7 @@ pub(super) fn in_range<'o>(
 }
 
 /// Overlays a scan with changes, which come in the scan's order; a change without a value is a deletion.
-pub(super) struct Merge<'m, I: Iterator> {
+pub(in crate::engine) struct Merge<'m, I: Iterator> {
     own: Peekable<I>,
     direction: Direction,
     visit: &'m mut Visit<'m>,
@@ -42,7 +42,7 @@ pub(super) struct Merge<'m, I: Iterator> {
 }
 
 impl<'m, 'o, I: Iterator<Item = (&'o [u8], Option<&'o [u8]>)>> Merge<'m, I> {
-    pub(super) fn new(own: I, direction: Direction, visit: &'m mut Visit<'m>) -> Self {
+    pub(in crate::engine) fn new(own: I, direction: Direction, visit: &'m mut Visit<'m>) -> Self {
         Merge { own: own.peekable(), direction, visit, is_ended: false }
     }
 
@@ -53,7 +53,7 @@ impl<'m, 'o, I: Iterator<Item = (&'o [u8], Option<&'o [u8]>)>> Merge<'m, I> {
     }
 
     /// Takes the next entry of the state: shows the changes before it; a change of the same key replaces it.
-    pub(super) fn take(&mut self, key: &[u8], value: &[u8]) -> ControlFlow<()> {
+    pub(in crate::engine) fn take(&mut self, key: &[u8], value: &[u8]) -> ControlFlow<()> {
         let is_forward = self.direction == Direction::Forward;
         while let Some((own, new)) = self.own.next_if(|(own, _)| if is_forward { *own <= key } else { *own >= key }) {
             if let Some(new) = new {
@@ -67,7 +67,7 @@ impl<'m, 'o, I: Iterator<Item = (&'o [u8], Option<&'o [u8]>)>> Merge<'m, I> {
     }
 
     /// Shows the changes after the state's last entry.
-    pub(super) fn finish(&mut self) {
+    pub(in crate::engine) fn finish(&mut self) {
         while !self.is_ended
             && let Some((own, new)) = self.own.next()
         {
