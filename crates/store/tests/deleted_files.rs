@@ -1,4 +1,5 @@
-//! Files of an open store are deleted: it says so and refuses writes, and a backup still has everything acknowledged.
+//! Files of an open store are deleted or cut short: it says so and refuses writes. A backup still has everything acknowledged,
+//! unless the tree file was cut.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -104,6 +105,53 @@ fn a_deleted_lock_file_stops_writes_and_a_backup_has_everything() {
 #[test]
 fn a_deleted_folder_stops_writes_and_a_backup_has_everything() {
     check_refusal(|_| true, true, "tree");
+}
+
+/// Cuts the files to half their length; returns how many.
+fn cut(directory: &Path, is_cut: impl Fn(&str) -> bool) -> usize {
+    let names = std::fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    let names: Vec<String> = names.filter(|name| is_cut(name)).collect();
+    for name in &names {
+        let file = std::fs::OpenOptions::new().write(true).open(directory.join(name)).unwrap();
+        file.set_len(file.metadata().unwrap().len() / 2).unwrap();
+    }
+    names.len()
+}
+
+#[track_caller]
+fn check_cut(is_cut: impl Fn(&str) -> bool, named: &str) -> (Store, tempfile::TempDir) {
+    let above = tempfile::tempdir().unwrap();
+    let folder = above.path().join("data");
+    let (store, _) = Store::open(&folder, options()).unwrap();
+    for key in 0..2000 {
+        put(&store, key).unwrap();
+    }
+    store.checkpoint().unwrap();
+    put(&store, 2000).unwrap();
+    assert!(cut(&folder, is_cut) > 0);
+    let began = Instant::now();
+    while store.stats().files_deleted.is_none() {
+        assert!(began.elapsed() < PATIENCE, "not noticed");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let refusal = put(&store, 2001).unwrap_err().to_string();
+    assert!(refusal.contains(named) && refusal.contains("cut short"), "{refusal}");
+    (store, above)
+}
+
+#[test]
+fn a_log_that_is_cut_is_noticed_and_a_backup_has_everything() {
+    let (store, above) = check_cut(|name| name.ends_with(".log"), ".log");
+    let copy = above.path().join("copy");
+    store.backup(&copy, &mut |_| std::ops::ControlFlow::Continue(())).unwrap();
+    drop(store);
+    let (copied, _) = Store::open(&copy, options()).unwrap();
+    check(&copied, 2001);
+}
+
+#[test]
+fn a_tree_file_that_is_cut_is_noticed_without_a_read() {
+    check_cut(|name| name == "tree", "tree");
 }
 
 #[test]

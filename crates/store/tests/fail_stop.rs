@@ -29,7 +29,7 @@ struct Panics {
     /// Of a backup's tree file.
     copy_write: AtomicI64,
     new_segment: AtomicI64,
-    /// Of the room thread.
+    /// Of the thread that looks at the disk.
     free_bytes: AtomicI64,
     is_room_short: AtomicBool,
 }
@@ -53,7 +53,7 @@ impl Hooks for Panics {
         if access == Access::Direct { Err(io::ErrorKind::InvalidInput.into()) } else { Ok(()) }
     }
     fn free_bytes(&self, _disk: &SystemDisk) -> io::Result<Option<u64>> {
-        if std::thread::current().name() == Some("store-room") {
+        if std::thread::current().name() == Some("store-space") {
             count_down(&self.free_bytes);
         }
         // With little room every few commits ask for it.

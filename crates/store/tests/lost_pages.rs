@@ -1,12 +1,19 @@
-//! The tree file is truncated under an open store: reads of missing pages are errors, all others are right, and other
-//! requests are not affected.
+//! The disk does not deliver pages of the tree file: reads of missing pages are errors, all others are right, and other
+//! requests are not affected. The file is truncated under an open store, and its length is told as before, because the store
+//! refuses writes if it notices.
 
 #![allow(clippy::unwrap_used)] // Tests: a failed step is a failed test.
 
+mod hooked_disk;
+
+use std::io;
 use std::ops::ControlFlow;
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+use hooked_disk::{HookedDisk, Hooks};
+use store::disk::DiskFile;
 use store::{Direction, KeyRange, Reader, Store, StoreError, StoreOptions, TreeId, Tx};
 
 const ROWS: u32 = 3000;
@@ -24,9 +31,21 @@ fn put(store: &Store, tree: TreeId, number: u32) -> Result<(), StoreError> {
     store.commit(change).map(drop)
 }
 
+/// Tells the greatest length that the tree file had.
+#[derive(Default)]
+struct FullLength(AtomicU64);
+
+impl Hooks for FullLength {
+    fn len(&self, name: &str, file: &dyn DiskFile) -> io::Result<u64> {
+        let len = file.len()?;
+        Ok(if name == "tree" { self.0.fetch_max(len, Ordering::Relaxed).max(len) } else { len })
+    }
+}
+
 /// A store whose rows are all in its tree file.
 fn filled(directory: &Path) -> (Store, TreeId) {
-    let (store, _) = Store::open(directory, StoreOptions::default()).unwrap();
+    let disk = HookedDisk::new(directory, &Arc::new(FullLength::default()));
+    let (store, _) = Store::open_on(Arc::new(disk), StoreOptions::default()).unwrap();
     let tree = store.tree("t").unwrap();
     (0..ROWS).for_each(|number| put(&store, tree, number).unwrap());
     store.checkpoint().unwrap();

@@ -25,6 +25,7 @@ mod delete_range;
 mod deleted_files;
 mod derived_rows;
 mod direct_reads;
+mod disk_space;
 mod examine;
 mod fail_stop;
 mod faults;

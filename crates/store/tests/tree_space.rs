@@ -227,6 +227,10 @@ impl Hooks for Steps {
         self.step()?;
         file.set_len(len)
     }
+    fn allocate(&self, _name: &str, file: &dyn DiskFile, start: u64, len: u64) -> io::Result<()> {
+        self.step()?;
+        file.allocate(start, len)
+    }
     fn sync_data(&self, _name: &str, file: &dyn DiskFile) -> io::Result<()> {
         self.step()?;
         file.sync_data()

@@ -37,6 +37,8 @@ fn options() -> StoreOptions {
 
 #[derive(Default)]
 struct State {
+    /// The checkpoint has begun to write pages.
+    is_merging: bool,
     /// The failing sync has begun.
     has_begun: bool,
     /// A checkpoint's sync has ended without an error.
@@ -82,6 +84,8 @@ impl Hooks for TakesTheError {
     fn write_at(&self, name: &str, file: &dyn DiskFile, bytes: &[u8], offset: u64) -> io::Result<usize> {
         if name == "tree" && offset < META_END {
             self.change(|state| state.is_published |= state.is_synced);
+        } else if name == "tree" && is_checkpointer() && self.is_armed.load(Ordering::Relaxed) {
+            self.change(|state| state.is_merging = true);
         }
         file.write_at(bytes, offset)
     }
@@ -91,8 +95,9 @@ impl Hooks for TakesTheError {
             self.change(|state| state.is_synced = true);
             return Ok(());
         }
-        let is_room = self.is_of_room && std::thread::current().name() == Some("store-room");
-        if name == "tree" && is_room && self.is_armed.load(Ordering::Relaxed) {
+        // A writer that reserves pages.
+        let is_room = self.is_of_room && self.is_armed.load(Ordering::Relaxed);
+        if name == "tree" && is_room && self.state.lock().unwrap().is_merging {
             return Err(self.is_told());
         }
         file.sync_data()

@@ -181,5 +181,14 @@ fn a_limit_on_file_sizes_refuses_writes_and_ends_nothing() {
         assert_eq!(server.ask("GET", &format!("/_/collections/items/{known}"), ""), 200, "{known}");
     }
     assert_eq!(server.ask("GET", &format!("/_/collections/items/{id}"), ""), 404);
+    // Deletions make room, without a restart.
+    for known in 0..id {
+        assert_eq!(server.ask("DELETE", &format!("/_/collections/items/{known}"), ""), 204, "{known} of {id}");
+    }
+    let began = Instant::now();
+    while server.ask("POST", "/_/collections/items", &body(id)) != 201 {
+        assert!(began.elapsed() < Duration::from_secs(30), "still refused after the deletion of {id} documents");
+        std::thread::sleep(Duration::from_millis(50));
+    }
     server.end();
 }

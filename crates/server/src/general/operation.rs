@@ -181,7 +181,7 @@ fn stop(stats: &Stats, is_near: bool) -> Option<String> {
     if let Some(files) = &stats.files_deleted {
         let named = if is_near { format!(" ({files})") } else { String::new() };
         return Some(format!(
-            "files of the data folder were deleted under the server{named}: the store takes no writes, and reads go on; make a \
+            "files of the data folder were deleted or cut short under the server{named}: the store takes no writes, and reads go on; make a \
              backup now, for the running server still has the data, and restore it"
         ));
     }

@@ -49,7 +49,7 @@ pub enum StoreError {
         /// The broken invariant.
         what: String,
     },
-    /// Files of the open store were deleted. No write is accepted; reads and backups go on until it is closed.
+    /// Files of the open store were deleted or cut short. No write is accepted; reads and backups go on until it is closed.
     Deleted {
         /// Their names.
         files: String,
@@ -159,8 +159,8 @@ impl fmt::Display for StoreError {
             }
             StoreError::Deleted { files } => write!(
                 out,
-                "files of the data folder were deleted while it was open ({files}): make a backup now, while \
-                 the store is open and still has the data, and restore it"
+                "files of the data folder were deleted or cut short while it was open ({files}): make a backup now, \
+                 while the store is open and still has the data, and restore it"
             ),
             StoreError::Locked => out.write_str("another process has this directory open"),
             StoreError::Format { found, supported } => {

@@ -9,5 +9,6 @@ pub(crate) mod fail_stop;
 pub(crate) mod head;
 pub(crate) mod key;
 pub(crate) mod limits;
+pub(crate) mod monitor;
 pub(crate) mod prefetch;
 pub mod readers;

@@ -138,6 +138,16 @@ pub trait DiskFile: Send + Sync {
     fn len(&self) -> io::Result<u64>;
     /// Truncates the file, or grows it by a hole.
     fn set_len(&self, len: u64) -> io::Result<()>;
+    /// Allocates the space of a range, without a change of what is there; the file grows to its end, by zeros. After an error
+    /// it may have grown by a part.
+    fn allocate(&self, start: u64, len: u64) -> io::Result<()> {
+        let (from, end) = (self.len()?.max(start), start + len);
+        if from < end { self.write_zeros(from, end - from) } else { Ok(()) }
+    }
+    /// Length beyond which the process may not let the file grow, whatever space the disk has.
+    fn len_max(&self) -> u64 {
+        u64::MAX
+    }
     /// Makes all earlier writes durable, with the metadata needed to read them (fdatasync).
     fn sync_data(&self) -> io::Result<()>;
     /// Writes the range's dirty pages and waits for them (no barrier, no metadata): pacing, not durability.

@@ -14,6 +14,8 @@ use std::sync::{Arc, Once};
 use std::time::{Duration, Instant};
 
 use rustix::fs::{self, AtFlags, FallocateFlags, FileType, Mode, OFlags};
+use rustix::io::{Errno, retry_on_intr};
+use rustix::process::{Resource, getrlimit};
 
 use super::ring::Ring;
 use super::{Access, DirectoryLock, Disk, DiskFile, HeldLock, Map, ReadQueue, ScratchFile};
@@ -23,6 +25,8 @@ const FILE_MODE: Mode = Mode::from_bits_retain(0o666);
 /// How long a lock that is held is tried again, and the pause between two attempts.
 const LOCK_PATIENCE: Duration = Duration::from_millis(200);
 const LOCK_PAUSE: Duration = Duration::from_millis(2);
+/// Unit of `st_blocks`: stat(3type).
+const STAT_BLOCK_BYTES: u64 = 512;
 /// The directory itself, looked up from its descriptor.
 const ITSELF: &str = ".";
 
@@ -199,6 +203,32 @@ impl DiskFile for SystemFile {
 
     fn set_len(&self, len: u64) -> io::Result<()> {
         self.file.set_len(len)
+    }
+
+    fn allocate(&self, start: u64, len: u64) -> io::Result<()> {
+        let found = fs::fstat(&self.file)?;
+        let (size, end) = (found.st_size as u64, start + len);
+        // As many blocks as its length has: there are no holes before the end.
+        let is_whole = found.st_blocks as u64 * STAT_BLOCK_BYTES >= size;
+        let from = if is_whole { start.max(size) } else { start };
+        if from >= end {
+            return Ok(());
+        }
+        match retry_on_intr(|| fs::fallocate(&self.file, FallocateFlags::empty(), from, end - from)) {
+            // A file system without such a call: fallocate(2), "EOPNOTSUPP". Its holes stay.
+            Err(Errno::OPNOTSUPP | Errno::NOSYS) if end <= size => Ok(()),
+            Err(Errno::OPNOTSUPP | Errno::NOSYS) => self.write_zeros(from.max(size), end - from.max(size)),
+            Err(error) => {
+                // Space that was allocated beyond the end is given back.
+                self.file.set_len(self.len()?)?;
+                Err(error.into())
+            }
+            Ok(()) => Ok(()),
+        }
+    }
+
+    fn len_max(&self) -> u64 {
+        getrlimit(Resource::Fsize).current.unwrap_or(u64::MAX)
     }
 
     fn sync_data(&self) -> io::Result<()> {

@@ -11,12 +11,11 @@
 //!   ([`write::commit`]).
 //! - the checkpointer merges the frozen memtable into the tree ([`checkpoint::checkpointer`]).
 //! - the log's segment supply prepares segments.
-//! - the room thread keeps disk space for checkpoints ([`checkpoint::room`]).
+//! - the space keeper looks at free disk space, and allocates memory for the memtable ([`checkpoint::disk_space`]).
 //! - with `Durability::Interval`, the syncer syncs the log.
 //!
 //! Locks, in acquisition order: `merging`, `watch`, `writer`, `turn`, the state of [`checkpoint::checkpointer`],
-//! `current`. Those inside log, tree, `published` and [`checkpoint::room`] come after these, the state of `room` before
-//! the tree's. The others (queue, pools, seats of the alarm, …) are leaves. Readers take none.
+//! `current`. Those inside log, tree and `published` come after these. The others (queue, pools, seats of the alarm, …) are leaves. Readers take none.
 //!
 //! Invariants:
 //!
@@ -52,8 +51,8 @@ use crate::sort::{SortedRunWriter, Sorter};
 use crate::tree::{BulkBuilder, SpaceStat, TreeFile, TreeReport};
 use checkpoint::checkpointer::Checkpoints;
 use checkpoint::deleted_files::DeletedFiles;
+use checkpoint::disk_space::DiskSpace;
 use checkpoint::pace;
-use checkpoint::room::Room;
 use checkpoint::throttle::Throttle;
 use feed::alarm::Alarm;
 use lifecycle::folder::FolderLock;
@@ -94,7 +93,7 @@ pub(crate) struct Engine {
     is_closing: Arc<AtomicBool>,
     checkpoints: Checkpoints,
     deleted_files: DeletedFiles,
-    room: Room,
+    disk_space: DiskSpace,
     throttle: Arc<Throttle>,
     pub(crate) alarm: Alarm,
     /// Reader slots with which `commit` prepares.
@@ -122,8 +121,7 @@ impl Engine {
 
     /// Stops all writes after a failed disk operation; reads continue.
     fn poison(&self, what: &str, error: &std::io::Error) {
-        self.fail_stop.stop(what, error);
-        self.checkpoints.wake_all();
+        self.checkpoints.announce(|| self.fail_stop.stop(what, error));
     }
 
     /// See [`TreeFile::read_queue`].
@@ -269,7 +267,7 @@ impl Engine {
                 .map(|error| error.to_string()),
             is_poisoned: self.is_poisoned(),
             poisoned_by: self.fail_stop.cause().map(str::to_string),
-            is_full: self.room.is_refusing() || self.log.is_full() || self.checkpoints.is_full(),
+            is_full: self.disk_space.is_full() || self.log.is_full() || self.checkpoints.is_full(),
         }
     }
 }

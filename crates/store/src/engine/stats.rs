@@ -73,7 +73,7 @@ pub struct Stats {
     pub damage: Option<String>,
     /// Writes are refused because a damaged page stops checkpoints; they resume when a checkpoint succeeds.
     pub is_stopped_by_damage: bool,
-    /// Files of the open store that were deleted. Writes are refused; reads and backups go on.
+    /// Files of the open store that were deleted or cut short. Writes are refused; reads and backups go on.
     pub files_deleted: Option<String>,
     /// Why the log cannot get its next segment, unless because the disk is full: writes end with the current one.
     pub log_refusal: Option<String>,

@@ -423,11 +423,12 @@ impl Log {
         self.supply.failure(SEGMENTS_KEPT)
     }
 
-    /// The names of the segments that recovery needs and that were deleted.
+    /// The names of the segments that recovery needs and that were deleted or cut short.
     pub(crate) fn deleted(&self) -> Vec<String> {
         // Under the lock: a segment leaves the list before it may be removed.
         let segments = self.segments();
-        let is_deleted = |segment: &&Arc<Segment>| matches!(segment.file.has_name(), Ok(false));
+        let is_cut = |segment: &Segment| segment.file.len().is_ok_and(|len| len < segment.bytes);
+        let is_deleted = |segment: &&Arc<Segment>| matches!(segment.file.has_name(), Ok(false)) || is_cut(segment);
         segments.live.values().filter(is_deleted).map(|segment| segment::live_name(segment.number)).collect()
     }
 

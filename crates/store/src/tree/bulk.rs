@@ -39,7 +39,7 @@ impl TreeFile {
     /// Starts a bottom-up build; any number may run concurrently with a checkpoint.
     pub fn bulk(&self, pace: Pace) -> BulkBuilder {
         let sequence = self.current().next_sequence;
-        BulkBuilder::new(self.shared.clone(), Output::new(self.shared.clone(), sequence, Growth::Sparse, pace))
+        BulkBuilder::new(self.shared.clone(), Output::new(self.shared.clone(), sequence, Growth::Allocated, pace))
     }
 }
 

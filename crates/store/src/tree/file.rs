@@ -4,40 +4,20 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::build::space_map::Places;
-use super::format::page::PageNo;
+use super::format::page::{PAGE_BYTES, PageNo};
 use super::read::view::TreeView;
 use super::state::held::Held;
 use super::state::shared::{GROWTH_PAGES_MAX, Growth, Shared};
+use super::state::space::Space;
 use crate::base::error::StoreError;
 use crate::disk::ReadQueue;
 
-/// Pages of values that need several adjacent pages each.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Runs {
-    pub(crate) pages: u32,
-    /// Pages of the largest value.
-    pub(crate) longest: u32,
-}
-
-impl Runs {
-    /// The sum of two needs.
-    pub(crate) fn and(self, other: Runs) -> Runs {
-        Runs { pages: self.pages.saturating_add(other.pages), longest: self.longest.max(other.longest) }
-    }
-
-    /// Whether room for these is also room for `other`.
-    pub(crate) fn covers(self, other: Runs) -> bool {
-        self.pages >= other.pages && self.longest >= other.longest
-    }
-}
-
-/// Pages that checkpoints will find without growing the file.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Promised {
-    /// Pages in all.
-    pub(crate) pages: u32,
-    /// Of these, pages in runs for values of several pages.
-    pub(crate) runs: u32,
+/// Pages that checkpoints need, or that are free for them.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct FreePages {
+    pub(crate) all: u64,
+    /// Of these, adjacent ones for values of several pages.
+    pub(crate) adjacent: u64,
 }
 
 /// The state that a writer starts from and replaces.
@@ -91,6 +71,13 @@ impl TreeFile {
         self.shared.lost() > 0
     }
 
+    /// Whether the file is shorter than it was: another program has cut it.
+    pub(crate) fn is_cut(&self) -> bool {
+        // The length comes second, since the file grows before its pages are counted.
+        let bytes = PageNo(self.shared.space().page_count).offset();
+        self.shared.file().len().is_ok_and(|len| len < bytes)
+    }
+
     /// Number of damaged pages of the newest state, and the first.
     pub(crate) fn damaged_pages(&self) -> (u64, Option<StoreError>) {
         self.shared.damaged()
@@ -101,42 +88,49 @@ impl TreeFile {
         self.shared.live_pages.load(Ordering::Acquire)
     }
 
-    /// Number of pages that finished checkpoints have taken since the file was opened.
-    pub(crate) fn merged_pages(&self) -> u64 {
-        self.shared.merged_pages.load(Ordering::Acquire)
+    /// Bytes by which the file may grow, if the disk has them.
+    pub(crate) fn growth_bytes_max(&self) -> u64 {
+        self.shared.growth_bytes_max(&self.shared.space())
     }
 
-    /// Promises `wanted` free pages to checkpoints, `runs` of them in runs of adjacent pages, growing the file if
-    /// necessary. Returns the number that exists, which may be smaller if the disk is full. The pages are in the file,
-    /// durably: no other program can take their space, and they exist after a crash.
-    ///
-    /// With `may_grow` false nothing is allocated. Bulk builds do not use promised pages.
-    pub(crate) fn promise(&self, wanted: u32, runs: Runs, may_grow: bool) -> Result<Promised, StoreError> {
+    /// Pages that a checkpoint can write without growing the file.
+    pub(crate) fn free_pages(&self) -> FreePages {
+        let (oldest, newest) = (self.oldest_view(), self.view().meta().sequence);
+        self.free_pages_of(&mut self.shared.space(), oldest, newest)
+    }
+
+    fn free_pages_of(&self, space: &mut Space, oldest: u64, newest: u64) -> FreePages {
+        space.release(oldest, newest);
+        match self.shared.fill_holes(space) {
+            true => FreePages { all: space.free_count().into(), adjacent: space.extent_pages().into() },
+            false => FreePages { all: 0, adjacent: 0 },
+        }
+    }
+
+    /// Reserves pages for checkpoints: as many as `needed` says, with those of them that must be adjacent. If some are missing,
+    /// the file grows by zeros, by `ahead` pages more, as far as the disk has room. Returns the pages that it has then, durably:
+    /// no other program can take their space, and bulk builds do not use them. `needed` is called under the lock of the space.
+    pub(crate) fn reserve(&self, needed: &dyn Fn() -> FreePages, ahead: u32) -> Result<FreePages, StoreError> {
         let shared = &self.shared;
-        let wanted_singles = wanted.saturating_sub(runs.pages);
-        let (mut has_grown, mut is_full) = (false, !may_grow);
+        let (mut has_grown, mut is_full) = (false, false);
         let outcome = loop {
             let (oldest, newest) = (self.oldest_view(), self.view().meta().sequence);
             let mut space = shared.space();
-            // The running checkpoint will be durable before the next one begins. If it was published since `newest` was
-            // read, it has no pages any more, and the count is only too low.
-            let durable = newest + u64::from(space.merging > 0);
-            let merging_runs = space.merging_runs.min(runs.pages);
-            let (certain, kept) = space.keep(runs.pages - merging_runs, runs.longest);
-            let singles = space.available(oldest, durable).saturating_sub(kept + space.merging_runs);
-            let missing_runs = match runs.pages - merging_runs - certain {
-                0 => 0,
-                missing => missing + runs.longest.saturating_sub(1).saturating_sub(space.free_at_end()),
-            };
-            let missing = wanted_singles.saturating_sub(singles) + missing_runs;
-            if missing == 0 || is_full {
-                space.promised = singles.min(wanted_singles) + kept + space.merging_runs;
-                let runs = certain + merging_runs;
-                break Ok(Promised { pages: singles + runs, runs });
+            let FreePages { all, adjacent } = needed();
+            let (all, adjacent) = (in_pages(all), in_pages(adjacent));
+            space.reserve(all, adjacent);
+            let free = self.free_pages_of(&mut space, oldest, newest);
+            let lacks_adjacent = adjacent > space.extent_pages();
+            let at_end = if lacks_adjacent { adjacent.saturating_sub(space.free_at_end()) } else { 0 };
+            let missing = all.saturating_sub(space.free_count()).max(at_end);
+            let possible = shared.growth_bytes_max(&space) / PAGE_BYTES as u64;
+            if missing == 0 || is_full || possible == 0 {
+                break Ok(free);
             }
             has_grown = true;
             // In steps, so that a checkpoint that needs pages does not wait for all of it.
-            match shared.grow_by(&mut space, missing.min(GROWTH_PAGES_MAX), Growth::Zeroed) {
+            let pages = missing.saturating_add(ahead).min(GROWTH_PAGES_MAX).min(in_pages(possible));
+            match shared.grow_by(&mut space, pages, Growth::Zeroed) {
                 Ok(()) => {}
                 Err(StoreError::Full) => is_full = true,
                 Err(error) => break Err(error),
@@ -163,4 +157,9 @@ impl TreeFile {
     pub(super) fn current(&self) -> MutexGuard<'_, Current> {
         self.current.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// A number of pages as the file counts them; no file has more.
+fn in_pages(number: u64) -> u32 {
+    u32::try_from(number).unwrap_or(u32::MAX)
 }

@@ -36,7 +36,7 @@ pub(crate) use build::merge::Cut;
 pub use bulk::{BulkBuilder, BulkCursor, BulkRoot};
 pub use copy::{Copied, CopyProgress, Watch};
 pub(crate) use copy::{Target, copy, given_up, measure};
-pub(crate) use file::Runs;
+pub(crate) use file::FreePages;
 pub use file::TreeFile;
 pub use format::meta::Meta;
 pub(crate) use format::page::overflow_pages;

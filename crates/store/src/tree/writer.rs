@@ -252,7 +252,6 @@ impl<'f> TreeWriter<'f> {
     fn publish(&mut self, meta: Meta, places: Places, live: Bitmap) -> Arc<TreeView> {
         let sequence = meta.sequence;
         let trees = std::mem::take(&mut self.trees);
-        self.file.shared.merged_pages.fetch_add(self.output.taken().into(), Ordering::AcqRel);
         // The pages belong to the view now: they stay taken.
         self.output.release();
         let mut current = self.file.current();

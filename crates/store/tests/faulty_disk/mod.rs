@@ -88,6 +88,10 @@ impl Hooks for Faults {
         self.grow(file, len)?;
         file.set_len(len)
     }
+    fn allocate(&self, _name: &str, file: &dyn DiskFile, start: u64, len: u64) -> io::Result<()> {
+        self.grow(file, start + len)?;
+        file.allocate(start, len)
+    }
     fn sync_data(&self, name: &str, file: &dyn DiskFile) -> io::Result<()> {
         if !is_log(name) && self.tree_syncs_want_space.load(Ordering::Relaxed) {
             return Err(io::ErrorKind::StorageFull.into());

@@ -31,6 +31,15 @@ pub(crate) trait Hooks: Send + Sync + 'static {
     fn set_len(&self, _name: &str, file: &dyn DiskFile, len: u64) -> io::Result<()> {
         file.set_len(len)
     }
+    fn allocate(&self, _name: &str, file: &dyn DiskFile, start: u64, len: u64) -> io::Result<()> {
+        file.allocate(start, len)
+    }
+    fn len(&self, _name: &str, file: &dyn DiskFile) -> io::Result<u64> {
+        file.len()
+    }
+    fn len_max(&self, _name: &str) -> u64 {
+        u64::MAX
+    }
     fn sync_data(&self, _name: &str, file: &dyn DiskFile) -> io::Result<()> {
         file.sync_data()
     }
@@ -155,10 +164,16 @@ impl<H: Hooks> DiskFile for HookedFile<H> {
         self.hooks.write_at(&self.name, &*self.file, bytes, offset)
     }
     fn len(&self) -> io::Result<u64> {
-        self.file.len()
+        self.hooks.len(&self.name, &*self.file)
     }
     fn set_len(&self, len: u64) -> io::Result<()> {
         self.hooks.set_len(&self.name, &*self.file, len)
+    }
+    fn allocate(&self, start: u64, len: u64) -> io::Result<()> {
+        self.hooks.allocate(&self.name, &*self.file, start, len)
+    }
+    fn len_max(&self) -> u64 {
+        self.hooks.len_max(&self.name)
     }
     fn sync_data(&self) -> io::Result<()> {
         self.hooks.sync_data(&self.name, &*self.file)

@@ -14,7 +14,7 @@
 
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use super::damage_stop::DamageStop;
@@ -24,9 +24,8 @@ use super::retries::Retries;
 use crate::base::error::StoreError;
 use crate::base::fail_stop::{Held, lock};
 use crate::base::key::Version;
-use crate::base::limits::{
-    LOOK_AGAIN, LOOK_FOR_FILES_EVERY, READERS_WAIT_MAX, REST, RETRY_AFTER, RETRY_DAMAGED_AFTER, TICK,
-};
+use crate::base::limits::{LOOK_FOR_FILES_EVERY, READERS_WAIT_MAX, REST, RETRY_AFTER, RETRY_DAMAGED_AFTER, TICK};
+use crate::base::monitor::Monitor;
 use crate::disk::end_sleeps_in_time;
 use crate::engine::Engine;
 use crate::engine::options::Durability;
@@ -37,8 +36,7 @@ use crate::tree::{PAGE_BYTES, TreeView, TreeWriter};
 /// Schedule and results of checkpoints.
 #[derive(Default)]
 pub(crate) struct Checkpoints {
-    state: Mutex<State>,
-    changed: Condvar,
+    state: Monitor<State>,
     /// Held during a merge: by the checkpointer, a bulk attachment, the commit of a large transaction, a backup or a compaction.
     merging: Mutex<()>,
     is_requested_by_size: AtomicBool,
@@ -70,6 +68,16 @@ struct State {
     last_end: Option<Instant>,
 }
 
+/// What the checkpointer does next.
+enum Step {
+    /// A checkpoint that serves these calls of `Store::checkpoint`.
+    Checkpoint(u64),
+    /// The store is poisoned: waiting calls get that error.
+    Refuse,
+    /// The store closes.
+    End,
+}
+
 impl State {
     /// Whether the last attempt has just ended, so that the next one has not begun.
     fn is_fresh(&self) -> bool {
@@ -80,31 +88,26 @@ impl State {
 impl Checkpoints {
     pub(crate) fn new() -> Checkpoints {
         let checkpoints = Checkpoints::default();
-        checkpoints.state().last_end = Some(Instant::now());
+        checkpoints.state.change(|state| state.last_end = Some(Instant::now()));
         checkpoints
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        lock(&self.state)
-    }
-
-    fn wait_a_tick<'s>(&self, state: MutexGuard<'s, State>, time: Duration) -> MutexGuard<'s, State> {
-        self.changed.wait_timeout(state, time).unwrap_or_else(PoisonError::into_inner).0
+        self.state.lock()
     }
 
     /// Reports a frozen memtable, to be merged at once.
     pub(crate) fn frozen(&self, end: BatchEnd) {
-        let mut state = self.state();
-        (state.frozen, state.reached) = (Some(end), None);
-        drop(state);
-        self.is_requested_by_size.store(false, Ordering::Relaxed);
-        self.changed.notify_all();
+        self.state.change(|state| {
+            (state.frozen, state.reached) = (Some(end), None);
+            self.is_requested_by_size.store(false, Ordering::Relaxed);
+        });
     }
 
     /// Requests a checkpoint because the active memtable is nearly full.
     pub(crate) fn request_by_size(&self) {
-        if !self.is_requested_by_size.swap(true, Ordering::Relaxed) {
-            self.changed.notify_all();
+        if !self.is_requested_by_size.load(Ordering::Relaxed) {
+            self.state.change(|_| self.is_requested_by_size.store(true, Ordering::Relaxed));
         }
     }
 
@@ -118,23 +121,14 @@ impl Checkpoints {
         self.state().frozen.is_some()
     }
 
-    pub(crate) fn wake_all(&self) {
-        // Under the lock, so that a thread between its check and its wait does not miss the wake-up.
-        let _state = self.state();
-        self.changed.notify_all();
+    /// Makes a change outside of the state that waiting threads test: the store closes, or is stopped.
+    pub(crate) fn announce(&self, change: impl FnOnce()) {
+        self.state.change(|_| change());
     }
 
     /// Waits for `time` or until the store closes; true if it closes.
     pub(crate) fn wait_for_close(&self, engine: &Engine, time: Duration) -> bool {
-        let until = Instant::now() + time;
-        let mut state = self.state();
-        loop {
-            let left = until.saturating_duration_since(Instant::now());
-            if engine.is_closing.load(Ordering::Acquire) || left.is_zero() {
-                return engine.is_closing.load(Ordering::Acquire);
-            }
-            state = self.wait_a_tick(state, left);
-        }
+        self.state.wait(Some(time), |_| engine.is_closing.load(Ordering::Acquire).then_some(())).is_some()
     }
 
     pub(crate) fn completed(&self) -> u64 {
@@ -166,10 +160,13 @@ impl Checkpoints {
             {
                 return Err(failure.copy());
             }
-            state.waiting += 1;
-            state = self.wait_a_tick(state, TICK);
-            state.waiting -= 1;
+            let seen = (state.tries, state.reached.clone());
             drop(state);
+            self.state.change(|state| state.waiting += 1);
+            let has_changed =
+                |state: &State| state.frozen.is_none() || state.tries != seen.0 || state.reached != seen.1;
+            self.state.wait(Some(TICK), |state| has_changed(state).then_some(()));
+            self.state.change(|state| state.waiting -= 1);
             follow();
             state = self.state();
         }
@@ -193,38 +190,43 @@ impl Engine {
         let mut lost_pages = 0;
         let mut looked_at = Instant::now();
         loop {
-            let mut state = self.checkpoints.state();
-            let asked = loop {
-                if self.is_closing.load(Ordering::Acquire) {
-                    return;
-                }
-                let is_rested = match self.checkpoints.damage_stop.is_set() {
-                    true => state.last_end.is_none_or(|end| end.elapsed() >= RETRY_DAMAGED_AFTER),
-                    false => state.retries.may_try(Instant::now(), state.waiting > 0),
-                };
-                if (is_rested || state.asked > state.served) && !self.is_poisoned() && self.is_due(&state) {
-                    break state.asked;
-                }
-                if self.is_poisoned() {
+            match self.checkpoints.state.wait(Some(TICK), |state| self.next_step(state)) {
+                Some(Step::End) => return,
+                // A failure is retried.
+                Some(Step::Checkpoint(asked)) => drop(self.run_checkpoint(asked)),
+                // A poisoned store answers once.
+                Some(Step::Refuse) => self.checkpoints.state.change(|state| {
                     state.served = state.asked;
                     state.failure = Some(StoreError::Poisoned);
-                    self.checkpoints.changed.notify_all();
-                }
-                state = self.checkpoints.wait_a_tick(state, TICK);
-                if looked_at.elapsed() >= LOOK_FOR_FILES_EVERY {
-                    looked_at = Instant::now();
-                    // Checkpoints go on: see the module `deleted_files`.
-                    let _ = self.look_for_files();
-                }
-                self.report_lost_pages(&mut lost_pages);
-                if self.published.retired_len() > 0 {
-                    self.published.reclaim();
-                }
-            };
-            drop(state);
-            // A failure is retried.
-            let _ = self.run_checkpoint(asked);
+                }),
+                None => {}
+            }
+            if looked_at.elapsed() >= LOOK_FOR_FILES_EVERY {
+                looked_at = Instant::now();
+                // Checkpoints go on: see the module `deleted_files`.
+                let _ = self.look_for_files();
+            }
+            self.report_lost_pages(&mut lost_pages);
+            if self.published.retired_len() > 0 {
+                self.published.reclaim();
+            }
         }
+    }
+
+    /// What the checkpointer does next; `None`: nothing yet.
+    fn next_step(&self, state: &mut State) -> Option<Step> {
+        if self.is_closing.load(Ordering::Acquire) {
+            return Some(Step::End);
+        }
+        if self.is_poisoned() {
+            return (state.asked > state.served).then_some(Step::Refuse);
+        }
+        let is_rested = match self.checkpoints.damage_stop.is_set() {
+            true => state.last_end.is_none_or(|end| end.elapsed() >= RETRY_DAMAGED_AFTER),
+            false => state.retries.may_try(Instant::now(), state.waiting > 0),
+        };
+        let may_begin = is_rested || state.asked > state.served;
+        (may_begin && self.is_due(state)).then_some(Step::Checkpoint(state.asked))
     }
 
     /// Logs the number of lost pages each time it has grown, so that a failing disk shows in the log.
@@ -250,8 +252,11 @@ impl Engine {
         let worth = self.options.checkpoint_worth_bytes(live_bytes);
         let is_worth_it = is_rested && lock(&self.current).active.used_bytes() > worth;
         // A checkpoint releases log segments, and pages of deleted data.
-        let is_short = self.log.is_full() && self.log.has_older_segments() || self.room.is_refusing() && is_rested;
-        (is_late || is_long || is_worth_it || is_short) && !lock(&self.current).active.is_empty()
+        let is_full = self.disk_space.is_full();
+        let is_short = self.log.is_full() && self.log.has_older_segments() || is_full && is_rested;
+        let has_changes = !lock(&self.current).active.is_empty();
+        let frees = is_full && !state.is_fresh() && self.is_worth_freeing();
+        (is_late || is_long || is_worth_it || is_short) && has_changes || frees
     }
 
     /// Freezes and merges; a memtable that is already frozen is merged first.
@@ -263,16 +268,26 @@ impl Engine {
             self.freeze().inspect_err(|_| failed_to_freeze = true)?;
             self.merge_frozen()
         });
-        let mut state = self.checkpoints.state();
+        let result = result.and_then(|()| match self.is_disk_space_scarce() && self.is_worth_freeing() {
+            true => self.checkpoint_nothing(),
+            false => Ok(()),
+        });
+        self.checkpoints.state.change(|state| {
+            state.failed_to_freeze = failed_to_freeze;
+            self.note_result(state, asked, &result);
+        });
+        result
+    }
+
+    fn note_result(&self, state: &mut State, asked: u64, result: &Result<(), StoreError>) {
         state.served = state.served.max(asked);
         state.tries += 1;
         state.last_end = Some(Instant::now());
         state.failure = result.as_ref().err().map(StoreError::copy);
-        state.failed_to_freeze = failed_to_freeze;
         if !matches!(result, Err(StoreError::Closed | StoreError::Busy | StoreError::Pinned { .. })) {
             self.checkpoints.damage_stop.note(result.as_ref().err().filter(|error| self.is_of_a_page(error)));
         }
-        match &result {
+        match result {
             Ok(()) => {
                 self.checkpoints.completed.fetch_add(1, Ordering::Relaxed);
                 let failures = state.retries.succeeded();
@@ -301,8 +316,6 @@ impl Engine {
                 }
             }
         }
-        self.checkpoints.changed.notify_all();
-        result
     }
 
     /// Whether a checkpoint failed because a page of the tree is damaged or unreadable.
@@ -342,14 +355,13 @@ impl Engine {
             }
         };
         drop(walk);
-        // Before publishing: from then on a writer may freeze the next memtable, and its need and state must not be overwritten.
-        self.room_merged();
         self.publish(place, |generation| {
             generation.tree = view;
             generation.frozen = None;
         });
         self.forget_frozen(frozen.version().0);
         self.log.release_before(frozen.log_start().segment);
+        self.refresh_idle_writer();
         self.published.reclaim();
         if self.is_ordinary(&table) {
             *lock(&self.spare) = Some(table);
@@ -367,7 +379,6 @@ impl Engine {
         progress: &Progress,
         pacer: &Arc<Mutex<Pacer>>,
     ) -> Result<Option<Arc<TreeView>>, StoreError> {
-        let before = self.tree.merged_pages();
         let mut tree = self.tree.begin(pace::of_checkpoint(pacer))?;
         let is_last = !walk.merge(&mut tree, most, &|| progress.note(&self.log, &self.throttle))?;
         if lock(&self.current).frozen.as_ref().is_some_and(|table| table.lost() > 0) {
@@ -381,35 +392,24 @@ impl Engine {
         }
         let view = self.finish_part(tree, frozen.version())?;
         self.publish_if_room(|generation| generation.tree = view);
-        self.room_advanced(self.tree.merged_pages() - before);
-        self.checkpoints.state().reached = walk.reached().cloned();
-        self.checkpoints.changed.notify_all();
+        self.checkpoints.state.change(|state| state.reached = walk.reached().cloned());
         self.refresh_idle_writer();
         self.published.reclaim();
         Ok(None)
     }
 
-    /// An empty checkpoint: after it no meta page reaches the pages that the previous checkpoint has freed. False if
-    /// another checkpoint is running or about to run, which has the same effect.
-    pub(super) fn checkpoint_nothing(&self) -> Result<bool, StoreError> {
-        // The checkpoint that freed the pages may be about to end, so wait for one tick. Waiting longer could deadlock:
-        // that checkpoint may wait for a writer, and the writer for this call.
-        let until = Instant::now() + TICK;
-        let _merging = loop {
-            match self.fail_stop.try_lock(&self.checkpoints.merging, MERGING) {
-                Some(merging) => break merging,
-                None if Instant::now() >= until => return Ok(false),
-                None => std::thread::sleep(LOOK_AGAIN),
-            }
-        };
-        if self.checkpoints.state().frozen.is_some() {
-            return Ok(false);
-        }
+    /// An empty checkpoint, under `merging`: after it no meta page reaches the pages that the previous one has freed.
+    fn checkpoint_nothing(&self) -> Result<(), StoreError> {
         let tree = self.tree.begin(pace::unhindered(Arc::clone(&self.is_closing)))?;
-        let view = self.finish_part(tree, Version(0))?;
+        let view = match self.finish_part(tree, Version(0)) {
+            // It is not needed for what was acknowledged.
+            Err(StoreError::Full) => return Ok(()),
+            finished => finished?,
+        };
         self.publish_if_room(|generation| generation.tree = view);
+        self.refresh_idle_writer();
         self.published.reclaim();
-        Ok(true)
+        Ok(())
     }
 
     /// Ends a checkpoint after which the trees contain everything up to this place in the log, and nothing after it.
@@ -444,15 +444,19 @@ impl Engine {
 
     /// Waits for a checkpoint that contains everything visible at the call.
     pub(crate) fn checkpoint(&self) -> Result<(), StoreError> {
-        let mut state = self.checkpoints.state();
-        state.asked += 1;
-        let ticket = state.asked;
-        self.checkpoints.changed.notify_all();
-        while state.served < ticket {
-            self.check_writable()?;
-            state = self.checkpoints.wait_a_tick(state, TICK);
+        let ticket = self.checkpoints.state.change(|state| {
+            state.asked += 1;
+            state.asked
+        });
+        loop {
+            let served = self.checkpoints.state.wait(Some(TICK), |state| {
+                (state.served >= ticket).then(|| state.failure.as_ref().map_or(Ok(()), |failure| Err(failure.copy())))
+            });
+            match served {
+                Some(result) => return result,
+                None => self.check_writable()?,
+            }
         }
-        state.failure.as_ref().map_or(Ok(()), |failure| Err(failure.copy()))
     }
 
     /// Waits for a running merge to end and keeps the next one from starting.
@@ -464,12 +468,11 @@ impl Engine {
 
     /// Records that the frozen memtable that ends at or before this version is merged.
     pub(in crate::engine) fn forget_frozen(&self, merged: u64) {
-        let mut state = self.checkpoints.state();
-        if state.frozen.is_some_and(|frozen| frozen.version().0 <= merged) {
-            (state.frozen, state.reached) = (None, None);
-        }
-        drop(state);
-        self.checkpoints.changed.notify_all();
+        self.checkpoints.state.change(|state| {
+            if state.frozen.is_some_and(|frozen| frozen.version().0 <= merged) {
+                (state.frozen, state.reached) = (None, None);
+            }
+        });
     }
 }
 

@@ -9,8 +9,7 @@
 //! and the log after them is empty. The meta page also stores the highest version among those changes (`Meta::reaches`). If
 //! the log ends before that, durable changes are lost, and the trees alone would show part of a transaction.
 //!
-//! A failed piece is retried from the end of the last durable one, see [`Walk::after`]. The space reserved for the
-//! merge is reduced by that of the durable pieces ([`Engine::room_advanced`](crate::engine::Engine::room_advanced)).
+//! A failed piece is retried from the end of the last durable one, see [`Walk::after`].
 
 use std::iter::Peekable;
 use std::ops::Bound;

@@ -21,13 +21,13 @@
 //!
 //! To follow a store from its beginning, take a snapshot, read it, then follow the changes since its version.
 
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::alarm::Wake;
 use crate::base::error::StoreError;
-use crate::base::fail_stop::lock;
 use crate::base::key::{TreeId, Version};
+use crate::base::monitor::Monitor;
 use crate::engine::Engine;
 use crate::log::{Batch, Follower, Logged, LoggedKind, LoggedOperations, PiecesInLog, TransactionCursor, WrittenEnd};
 
@@ -353,30 +353,21 @@ impl Drop for ChangeReader {
 /// A flag on which a thread waits.
 #[derive(Default)]
 struct Bell {
-    has_rung: Mutex<bool>,
-    changed: Condvar,
+    has_rung: Monitor<bool>,
 }
 
 impl Bell {
     fn silence(&self) {
-        *lock(&self.has_rung) = false;
+        self.has_rung.change(|has_rung| *has_rung = false);
     }
 
     fn ring(&self) {
-        *lock(&self.has_rung) = true;
-        self.changed.notify_all();
+        self.has_rung.change(|has_rung| *has_rung = true);
     }
 
     /// Waits until the bell rings; false if `until` comes first.
     fn wait(&self, until: Option<Instant>) -> bool {
-        let mut has_rung = lock(&self.has_rung);
-        while !*has_rung {
-            has_rung = match until.map(|until| until.saturating_duration_since(Instant::now())) {
-                None => self.changed.wait(has_rung).unwrap_or_else(PoisonError::into_inner),
-                Some(left) if left.is_zero() => return false,
-                Some(left) => self.changed.wait_timeout(has_rung, left).unwrap_or_else(PoisonError::into_inner).0,
-            };
-        }
-        true
+        let left = until.map(|until| until.saturating_duration_since(Instant::now()));
+        self.has_rung.wait(left, |has_rung| has_rung.then_some(())).is_some()
     }
 }

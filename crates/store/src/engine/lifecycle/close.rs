@@ -12,11 +12,10 @@ impl Engine {
         self.queue.close();
     }
 
-    /// Ends the checkpointer, the syncer and the room thread. A running merge is abandoned, which changes nothing.
+    /// Ends the checkpointer, the syncer and the space keeper. A running merge is abandoned, which changes nothing.
     pub(crate) fn stop_others(&self) {
-        self.is_closing.store(true, Ordering::Release);
-        self.checkpoints.wake_all();
-        self.room.wake();
+        self.checkpoints.announce(|| self.is_closing.store(true, Ordering::Release));
+        self.disk_space.close();
         self.alarm.ring();
     }
 

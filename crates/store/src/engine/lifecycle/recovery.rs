@@ -17,8 +17,8 @@ use crate::base::readers::Published;
 use crate::disk::Disk;
 use crate::engine::Engine;
 use crate::engine::checkpoint::checkpointer::Checkpoints;
+use crate::engine::checkpoint::need::Need;
 use crate::engine::checkpoint::pieces::merge_all;
-use crate::engine::checkpoint::room::{Need, Room};
 use crate::engine::load::large::OWN;
 use crate::engine::load::large_commit::{need_of, scratch_memtable};
 use crate::engine::options::{Durability, StoreOptions};
@@ -65,10 +65,7 @@ impl Engine {
         let Replay { active, frozen, last_version, need, frozen_need, large, .. } = replay;
         let table_begins_at = active.table().used_bytes();
         let live_pages = u64::from(tree.live_pages());
-        let room = Room::default();
-        room.rotated(frozen_need.pages(live_pages), frozen_need.runs);
-        let live_pages = live_pages + room.frozen_pages();
-        room.note(need.pages(live_pages), need.runs);
+        let frozen_need = frozen_need.pages(live_pages);
         let checkpoints = Checkpoints::new();
         if let Some((_, end)) = &frozen {
             checkpoints.frozen(*end);
@@ -89,7 +86,8 @@ impl Engine {
             table: active,
             generation: generation.clone(),
             need,
-            live_pages,
+            frozen_need,
+            live_pages: live_pages + frozen_need.all,
             epoch: published.epoch(),
             next_version: last_version + 1,
             table_begins_at,
@@ -120,7 +118,7 @@ impl Engine {
             is_closing: Arc::default(),
             checkpoints,
             deleted_files: Default::default(),
-            room,
+            disk_space: Default::default(),
             throttle: Arc::default(),
             alarm: Default::default(),
             slots: Mutex::new(slots),
@@ -130,6 +128,8 @@ impl Engine {
             lock,
             options,
         };
+        engine.note_growth();
+        engine.note_need(&engine.hold_writer());
         let recovery = Recovery {
             batches: replayed.batches,
             torn_bytes: replayed.torn_bytes,

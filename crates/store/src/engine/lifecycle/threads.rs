@@ -25,8 +25,8 @@ impl Running {
         }
         let checkpointer = running.spawn("store-ckpt", Engine::run_checkpointer)?;
         running.others.push(checkpointer);
-        let room = running.spawn("store-room", Engine::run_room)?;
-        running.others.push(room);
+        let space_keeper = running.spawn("store-space", Engine::run_space_keeper)?;
+        running.others.push(space_keeper);
         if let Durability::Interval(_) = running.engine.options.durability {
             let syncer = running.spawn("store-sync", Engine::run_syncer)?;
             running.others.push(syncer);

@@ -133,7 +133,6 @@ impl Engine {
             generation.tree = view;
             generation.frozen = None;
         });
-        self.room_merged();
         self.show(version);
         self.refresh(writer);
         self.forget_frozen(version);

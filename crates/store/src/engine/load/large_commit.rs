@@ -16,7 +16,7 @@ use crate::base::key::{TreeId, Version};
 use crate::base::limits::READERS_WAIT_MAX;
 use crate::disk::{DIRECT_ALIGN, Disk};
 use crate::engine::Engine;
-use crate::engine::checkpoint::room::{self, Need};
+use crate::engine::checkpoint::need::Need;
 use crate::engine::load::large::LargeTx;
 use crate::engine::write::transaction::Commit;
 use crate::engine::write::writer::{IdleWriter, LargeInLog};
@@ -58,11 +58,8 @@ impl Engine {
 
     /// Requires ample disk space: for the pieces, and for the checkpoint that merges them.
     fn check_disk_for(&self, table: &Memtable) -> Result<(), StoreError> {
-        let pages = need_of(table).pages(self.tree.live_pages().into());
-        match self.disk.free_bytes() {
-            Ok(Some(free)) if !room::is_ample(free, pages + self.room.needed_pages()) => Err(StoreError::Full),
-            _ => Ok(()),
-        }
+        let pages = need_of(table).pages(self.tree.live_pages().into()).all;
+        if self.is_ample_for(pages) { Ok(()) } else { Err(StoreError::Full) }
     }
 
     /// Writes the pieces. The changes of the tree `last` come last.
@@ -164,8 +161,9 @@ impl Engine {
         writer.table = table;
         writer.large = LargeInLog::Active;
         self.throttle.restart();
-        self.room.rotated(writer.need.pages(writer.live_pages), writer.need.runs);
+        writer.frozen_need = writer.need.pages(writer.live_pages);
         writer.need = need_of(&own);
+        self.disk_space.note(writer.needed(writer.need));
         self.publish(place, |generation| {
             generation.frozen = has_before.then_some(before);
             generation.active = own;

@@ -23,7 +23,7 @@ use super::transaction::Work;
 use crate::base::error::StoreError;
 use crate::base::key::TreeId;
 use crate::base::limits::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
-use crate::engine::checkpoint::room::Need;
+use crate::engine::checkpoint::need::Need;
 use crate::log::{Edit, OPERATION_HEADER_BYTES, Operation, TRANSACTION_HEADER_BYTES};
 use crate::memtable::{Demand, MemtableWriter};
 
@@ -105,10 +105,7 @@ impl Folds {
 
     /// Adds the pages that a checkpoint will need for the rows.
     pub(crate) fn add_need(&self, need: &mut Need) {
-        need.bytes += self.size.need.bytes;
-        need.apart_bytes += self.size.need.apart_bytes;
-        need.singles += self.size.need.singles;
-        need.runs = need.runs.and(self.size.need.runs);
+        need.and(self.size.need);
         need.keys += self.rows.len() as u64;
     }
 
@@ -402,11 +399,7 @@ impl Size {
     fn take(&mut self, operation: Operation<'_>) {
         let mut gone = Need::default();
         gone.add(&operation);
-        self.need.bytes -= gone.bytes;
-        self.need.apart_bytes -= gone.apart_bytes;
-        self.need.singles -= gone.singles;
-        // The longest value may be gone; keeping it counts too much, never too little.
-        self.need.runs.pages -= gone.runs.pages;
+        self.need.without(gone);
         self.value_bytes -= operation.edit.bytes().len();
     }
 }

@@ -22,12 +22,14 @@ use crate::base::key::{TreeId, Version};
 use crate::base::limits::{LOOK_FOR_READERS_EVERY, READERS_WAIT_MAX};
 use crate::disk::DIRECT_ALIGN;
 use crate::engine::Engine;
-use crate::engine::checkpoint::room::{AHEAD_PAGES, DELETION_PAGES, Need};
+use crate::engine::checkpoint::disk_space::{AHEAD_PAGES, DELETION_PAGES};
+use crate::engine::checkpoint::need::Need;
 use crate::engine::load::large_commit::scratch_memtable;
 use crate::engine::read::view::{Generation, View};
 use crate::engine::stats::count;
 use crate::log::{BATCH_HEADER_BYTES, BatchBuilder, Edit, LogPosition, Operation, Tail};
 use crate::memtable::{Demand, Full, Memtable, MemtableWriter};
+use crate::tree::FreePages;
 
 /// The writer while no batch is open. Only here a memtable is frozen, a segment begun or a load published: an [`OpenBatch`]
 /// borrows the writer inside, from which there is no way back.
@@ -71,8 +73,10 @@ pub(crate) struct Writer {
     pub(crate) memtables: Vec<Weak<Memtable>>,
     /// The generation that the writer reads through. It may be older than the published one, but is never wrong.
     pub(crate) generation: Generation,
-    /// The pages that a checkpoint of the active memtable needs; the memtable counts its keys.
+    /// What a checkpoint of the active memtable needs; the memtable counts its keys.
     pub(crate) need: Need,
+    /// What the checkpoint of the frozen memtable needs.
+    pub(crate) frozen_need: FreePages,
     /// Pages that the trees may have when that checkpoint begins.
     pub(crate) live_pages: u64,
     /// Epoch of the published value of which `generation` is a copy.
@@ -131,6 +135,12 @@ impl Writer {
         bytes.next_multiple_of(DIRECT_ALIGN) as u64 <= self.tail.room()
     }
 
+    /// What checkpoints of both memtables need, if this is what the active one needs.
+    pub(in crate::engine) fn needed(&self, active: Need) -> FreePages {
+        let (active, frozen) = (active.pages(self.live_pages), self.frozen_need);
+        FreePages { all: active.all + frozen.all, adjacent: active.adjacent + frozen.adjacent }
+    }
+
     /// Whether the memtables hold nothing that a checkpoint could merge.
     fn is_all_merged(&self) -> bool {
         self.table.table().is_empty() && self.generation.frozen.is_none()
@@ -172,10 +182,18 @@ impl Engine {
             let current = lock(&self.current);
             writer.generation = current.clone();
             writer.epoch = self.published.epoch();
+            if writer.generation.frozen.is_none() {
+                writer.frozen_need = FreePages::default();
+            }
             // A pending merge adds at most as many pages as it needs.
-            let frozen = writer.generation.frozen.as_ref().map_or(0, |_| self.room.frozen_pages());
-            writer.live_pages = u64::from(self.tree.live_pages()) + frozen;
+            writer.live_pages = u64::from(self.tree.live_pages()) + writer.frozen_need.all;
+            self.note_need(writer);
         }
+    }
+
+    /// Records what checkpoints of both memtables need.
+    pub(in crate::engine) fn note_need(&self, writer: &Writer) {
+        self.disk_space.note(writer.needed(writer.need));
     }
 
     /// Puts one transaction into the batch. `prepare` is called again only if its reads have changed.
@@ -352,18 +370,19 @@ impl Engine {
         let reserve = if is_deletion { 0 } else { DELETION_PAGES };
         need.keys = keys as u64;
         writer.folds.add_need(&mut need);
-        let pages = need.pages(writer.live_pages);
-        if self.room.covers(pages + reserve, need.runs) {
-            return Ok(true);
-        }
+        let mut needed = writer.needed(need);
+        needed.all += reserve;
         // With less room than this margin every few transactions would need a checkpoint. Then the disk counts as full.
         let margin = if writer.is_all_merged() && !is_deletion { AHEAD_PAGES } else { 0 };
-        match self.room.ask(pages + reserve + margin, need.runs, self) {
-            Ok(()) => Ok(true),
-            // A checkpoint usually takes fewer pages than its bound.
-            Err(StoreError::Full) if !writer.is_all_merged() => Ok(false),
-            Err(error) => Err(error),
+        if self.has_disk_space(needed, margin)? {
+            return Ok(true);
         }
+        if writer.is_all_merged() {
+            self.note_refusal(needed, margin);
+            return Err(StoreError::Full);
+        }
+        // A checkpoint usually takes fewer pages than its bound.
+        Ok(false)
     }
 
     /// One step towards empty memtables: waits for the checkpoint of the frozen one, or freezes the active one.
@@ -390,9 +409,8 @@ impl Engine {
         }
         writer.next_version = version + 1;
         writer.need.keys = writer.table.table().len() as u64;
-        self.room.note(writer.need.pages(writer.live_pages), writer.need.runs);
         if writer.table.wants_memory() {
-            self.room.wake();
+            self.disk_space.request_memory();
         }
         let table = writer.table.table();
         let is_due = table.used_bytes() > self.options.checkpoint_at_bytes() || table.boundaries_percent() > 50;
@@ -427,7 +445,7 @@ impl Engine {
             writer.large = LargeInLog::Nothing;
         }
         self.throttle.restart();
-        self.room.rotated(writer.need.pages(writer.live_pages), writer.need.runs);
+        writer.frozen_need = writer.need.pages(writer.live_pages);
         writer.need = Need::default();
         self.publish(place, |generation| {
             generation.frozen = Some(std::mem::replace(&mut generation.active, table));

@@ -38,8 +38,6 @@ pub(in crate::tree) struct Output {
     chunk_bytes: usize,
     /// Bytes of the stretch from which pages are taken at once.
     reserve_bytes: usize,
-    /// Pages that a checkpoint has taken from the file so far: see `Space::merging`.
-    taken: u32,
     /// Taken from the file, not yet used.
     reserve: Extent,
     allocated: Vec<Extent>,
@@ -52,17 +50,16 @@ impl Output {
     pub(in crate::tree) fn new(shared: Arc<Shared>, sequence: u64, growth: Growth, pace: Pace) -> Output {
         let (chunk_bytes, pace_bytes, reserve_bytes) = match growth {
             Growth::Zeroed => (CHECKPOINT_CHUNK_BYTES, PAGE_BYTES, RESERVE_BYTES),
-            Growth::Sparse if shared.is_kept_small() => (BULK_PACE_BYTES, BULK_PACE_BYTES, BULK_PACE_BYTES),
-            Growth::Sparse => (BULK_CHUNK_BYTES, BULK_PACE_BYTES, BULK_CHUNK_BYTES),
+            Growth::Allocated if shared.is_kept_small() => (BULK_PACE_BYTES, BULK_PACE_BYTES, BULK_PACE_BYTES),
+            Growth::Allocated => (BULK_CHUNK_BYTES, BULK_PACE_BYTES, BULK_CHUNK_BYTES),
         };
-        let writer = ChunkWriter::new(Arc::clone(&shared), growth == Growth::Sparse, pace_bytes, pace);
+        let writer = ChunkWriter::new(Arc::clone(&shared), growth == Growth::Allocated, pace_bytes, pace);
         Output {
             shared,
             sequence,
             growth,
             chunk_bytes,
             reserve_bytes,
-            taken: 0,
             reserve: Extent { start: PageNo::NONE, count: 0 },
             allocated: Vec::new(),
             buffer: Vec::with_capacity(chunk_bytes),
@@ -88,20 +85,13 @@ impl Output {
     /// Returns the used pages, which now belong to the caller, and frees those that were only reserved.
     pub(in crate::tree) fn release(&mut self) -> Vec<Extent> {
         self.shared.give_back(&[std::mem::replace(&mut self.reserve, Extent { start: PageNo::NONE, count: 0 })]);
-        self.shared.settle(std::mem::take(&mut self.taken));
         std::mem::take(&mut self.allocated)
-    }
-
-    /// Pages that the checkpoint has taken from the file, without those only reserved.
-    pub(in crate::tree) fn taken(&self) -> u32 {
-        self.taken.saturating_sub(self.reserve.count)
     }
 
     /// A page for the caller to fill with [`Output::put`].
     pub(super) fn allocate(&mut self) -> Result<PageNo, StoreError> {
         if self.reserve.count == 0 {
             self.reserve = self.shared.take_some((self.reserve_bytes / PAGE_BYTES) as u32, self.growth)?;
-            self.count_taken(self.reserve.count);
         }
         Ok(self.use_reserve(1).start)
     }
@@ -111,15 +101,8 @@ impl Output {
             return Ok(self.use_reserve(count));
         }
         let extent = self.shared.take_run(count, self.growth)?;
-        self.count_taken(extent.count);
         self.allocated.push(extent);
         Ok(extent)
-    }
-
-    fn count_taken(&mut self, count: u32) {
-        if self.growth == Growth::Zeroed {
-            self.taken += count;
-        }
     }
 
     fn use_reserve(&mut self, count: u32) -> Extent {

@@ -1,7 +1,7 @@
 //! State shared by views, writers and builders of one tree file: the file, its map, and the allocation of pages.
 
 use std::io;
-use std::sync::atomic::{AtomicU32, AtomicU64};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::checked::Checked;
@@ -18,13 +18,13 @@ use crate::tree::format::page::{self, Damage, Extent, Kind, PAGE_BYTES, Page, Pa
 
 /// Growth step of the file in pages. For a checkpoint: a 32nd of the file, at least 256 KB and at most 4 MB, because the zeros
 /// are written at once, without pacing, and half of them are not needed on average. For a bulk build: an 8th of the file, at
-/// least 256 KB and at most 16 MB. It grows by holes, which cost nothing, but each change of the length waits for the write in
-/// progress.
+/// least 256 KB and at most 16 MB. Its space is allocated and not written, which costs little, but each change of the length
+/// waits for the write in progress.
 const GROWTH_PAGES_MIN: u32 = 64;
 pub(in crate::tree) const GROWTH_PAGES_MAX: u32 = 1024;
-const GROWTH_PAGES_MAX_SPARSE: u32 = 4096;
+const GROWTH_PAGES_MAX_BUILD: u32 = 4096;
 const GROWTH_FRACTION: u32 = 32;
-const GROWTH_FRACTION_SPARSE: u32 = 8;
+const GROWTH_FRACTION_BUILD: u32 = 8;
 const CACHE_LINE: usize = 64;
 
 /// How the file grows.
@@ -32,26 +32,26 @@ const CACHE_LINE: usize = 64;
 pub(in crate::tree) enum Growth {
     /// By writing zeros: a later write there changes no metadata of the file system.
     Zeroed,
-    /// By setting the length: for bulk builds, which write everything at once in order.
-    Sparse,
+    /// By allocating space: for bulk builds, which write everything at once in order. A build that is given up leaves free
+    /// pages that were never written, and a checkpoint must be able to write them on a full disk; so there are no holes.
+    Allocated,
 }
 
 impl Growth {
-    /// Number of free pages it may take: a bulk build leaves those promised to checkpoints.
+    /// Number of free pages it may take: a bulk build leaves those reserved for checkpoints.
     fn may_take(self, space: &Space) -> u32 {
         match self {
             Growth::Zeroed => u32::MAX,
-            Growth::Sparse => space.unpromised(),
+            Growth::Allocated => space.unreserved(),
         }
     }
 
-    /// Number of pages by which the file must grow so that `wanted` pages at its end are free and allowed. Part of the
-    /// promised pages may not be free yet, since the next checkpoint frees them; a bulk build has to make up for these.
+    /// Number of pages by which the file must grow so that `wanted` pages at its end are free and allowed.
     fn missing(self, space: &Space, wanted: u32) -> u32 {
         let at_end = wanted.saturating_sub(space.free_at_end());
         match self {
             Growth::Zeroed => at_end,
-            Growth::Sparse => at_end.max(space.shortfall(wanted)),
+            Growth::Allocated => at_end.max(wanted.saturating_sub(space.unreserved())),
         }
     }
 }
@@ -81,8 +81,8 @@ pub(in crate::tree) struct Shared {
     is_kept_small: bool,
     /// See [`Opened::is_read_alone`].
     is_read_alone: bool,
-    /// Number of pages that finished checkpoints have taken since it was opened.
-    pub(in crate::tree) merged_pages: AtomicU64,
+    /// Opening could not allocate holes that the file has, so some of its free pages cannot be written on a full disk.
+    has_holes: AtomicBool,
     /// Pages that reads past the page cache failed to read.
     pub(in crate::tree) refused: Refused,
 }
@@ -104,7 +104,7 @@ impl Shared {
             live_pages: AtomicU32::new(0),
             is_kept_small,
             is_read_alone,
-            merged_pages: AtomicU64::new(0),
+            has_holes: AtomicBool::new(true),
             refused: Refused::default(),
         })
     }
@@ -344,11 +344,7 @@ impl Shared {
             true => None,
             false => space.take_run(count, is_checkpoint),
         };
-        let extent = self.take(count, growth, take)?;
-        if is_checkpoint && count > 1 {
-            self.space().merging_runs += count;
-        }
-        Ok(extent)
+        self.take(count, growth, take)
     }
 
     fn take(
@@ -365,20 +361,8 @@ impl Shared {
             taken = take(&mut space);
         }
         let taken = taken.ok_or(StoreError::Full)?;
-        if growth == Growth::Zeroed {
-            space.merging += taken.count;
-        }
         self.checked.forget(taken);
         Ok(taken)
-    }
-
-    /// Subtracts the pages of a finished or abandoned checkpoint from those that the running one has taken.
-    pub(in crate::tree) fn settle(&self, pages: u32) {
-        let mut space = self.space();
-        space.merging = space.merging.saturating_sub(pages);
-        if space.merging == 0 {
-            space.merging_runs = 0;
-        }
     }
 
     /// Syncs the pages that a meta page will reference, or that page: see [`SyncOwner::sync_all`].
@@ -399,7 +383,7 @@ impl Shared {
     fn grow(&self, space: &mut Space, wanted: u32, growth: Growth) -> Result<(), StoreError> {
         let (fraction, most) = match growth {
             Growth::Zeroed => (GROWTH_FRACTION, GROWTH_PAGES_MAX),
-            Growth::Sparse => (GROWTH_FRACTION_SPARSE, GROWTH_PAGES_MAX_SPARSE),
+            Growth::Allocated => (GROWTH_FRACTION_BUILD, GROWTH_PAGES_MAX_BUILD),
         };
         let most = if self.is_kept_small { GROWTH_PAGES_MIN } else { most };
         let step = (space.page_count / fraction).clamp(GROWTH_PAGES_MIN, most);
@@ -414,17 +398,36 @@ impl Shared {
         }
     }
 
+    /// Maximum length of the file: of its map, and of its page numbers.
+    fn bytes_max(&self) -> u64 {
+        self.map.reserve().min(PageNo(u32::MAX).offset())
+    }
+
+    /// Bytes by which the file may grow, if the disk has them.
+    pub(in crate::tree) fn growth_bytes_max(&self, space: &Space) -> u64 {
+        self.bytes_max().min(self.file.len_max()).saturating_sub(PageNo(space.page_count).offset())
+    }
+
+    /// Allocates the holes of a file that has some: one that an older version wrote, or that a copy made sparse. False if the
+    /// disk has no room for them.
+    pub(in crate::tree) fn fill_holes(&self, space: &Space) -> bool {
+        if self.has_holes.load(Ordering::Relaxed) && self.file.allocate(0, PageNo(space.page_count).offset()).is_ok() {
+            self.has_holes.store(false, Ordering::Relaxed);
+        }
+        !self.has_holes.load(Ordering::Relaxed)
+    }
+
     /// Grows the file by this many pages, or by as many as fit on the disk.
     pub(in crate::tree) fn grow_by(&self, space: &mut Space, pages: u32, growth: Growth) -> Result<(), StoreError> {
         let old = PageNo(space.page_count).offset();
-        let limit = self.map.reserve().min(PageNo(u32::MAX).offset());
+        let limit = self.bytes_max();
         let new = old + u64::from(pages) * PAGE_BYTES as u64;
         if new > limit {
             return Err(StoreError::Limit { what: "tree file", limit });
         }
         let grown = match growth {
             Growth::Zeroed => self.file.write_zeros(old, new - old),
-            Growth::Sparse => self.file.set_len(new),
+            Growth::Allocated => self.file.allocate(old, new - old),
         };
         // Zeros written before the disk was full stay in the file as free pages. If the file were truncated, other
         // programs would take their space.

@@ -9,16 +9,21 @@
 //! Free pages are allocated as runs, in ascending order from the end of the last search (next fit). So the pages of one
 //! checkpoint are in few ascending stretches, which suits writing and pacing.
 //!
-//! A value of several pages needs as many adjacent free pages. If the disk has no room for the file to grow, stretches
-//! of free pages are kept for such values ([`Space::keep`]), so that single pages do not break them up. Values of at
-//! most m pages each fill at least n - m + 1 pages of a stretch of n, whatever their order: when a value does not fit,
-//! fewer than m pages are left.
+//! On a disk with little space, pages are reserved for checkpoints ([`Space::reserve`]): `pages` free pages, and one
+//! stretch of adjacent ones, the extent, for values of several pages. Every page of the file has its space on the disk
+//! (`DiskFile::allocate`), so a free page is one that can be written. A checkpoint that takes at most `pages` pages, and
+//! at most as many as the extent has for values of several pages, finds them all, whatever the order: values take the
+//! extent's pages from its front, one after the other, and single pages come from the extent only when no other page is
+//! free; from then on all free pages are the extent.
 
 use std::collections::VecDeque;
 
 use crate::tree::format::page::{Extent, META_PAGES, PageNo};
 
 const WORD_BITS: u32 = u64::BITS;
+/// Pages of the extent beyond the request, if the file has them, so that not every value of several pages needs a search.
+const EXTENT_AHEAD_PAGES: u32 = 256;
+const NO_EXTENT: Extent = Extent { start: PageNo::NONE, count: 0 };
 
 /// A set of pages.
 #[derive(Clone, Default, PartialEq, Eq)]
@@ -94,22 +99,6 @@ impl Bitmap {
         None
     }
 
-    /// The last page in `from..end` that is in the set (`wanted`) or is not.
-    fn find_last(&self, from: u32, end: u32, wanted: bool) -> Option<u32> {
-        let mut end = end;
-        while end > from {
-            let (index, bits) = ((end - 1) / WORD_BITS, (end - 1) % WORD_BITS + 1);
-            let word = if wanted { self.word(index as usize) } else { !self.word(index as usize) };
-            let word = word << (WORD_BITS - bits);
-            if word != 0 {
-                let found = end - 1 - word.leading_zeros();
-                return (found >= from).then_some(found);
-            }
-            end = index * WORD_BITS;
-        }
-        None
-    }
-
     /// All pages of the set below `end`, as runs.
     pub(in crate::tree) fn extents(&self, end: u32) -> impl Iterator<Item = Extent> + '_ {
         let mut from = 0;
@@ -150,16 +139,10 @@ pub(in crate::tree) struct Space {
     /// Pages of the file.
     pub(in crate::tree) page_count: u32,
     pub(in crate::tree) waiting: VecDeque<Waiting>,
-    /// Pages that the running checkpoint has taken and not returned.
-    pub(in crate::tree) merging: u32,
-    /// Pages kept for checkpoints, including those that the running one has taken: bulk builds leave this many.
-    pub(in crate::tree) promised: u32,
-    /// Of these, pages for values of several pages.
-    pub(in crate::tree) merging_runs: u32,
-    /// Stretches kept for values of several pages, ascending. Some of their pages may have been taken since.
-    kept: Vec<Extent>,
-    /// The kept stretch where the last search ended.
-    kept_cursor: usize,
+    /// Free pages that bulk builds leave to checkpoints.
+    reserved: u32,
+    /// Free pages for values of several pages.
+    extent: Extent,
     free_count: u32,
     cursor: u32,
     /// Where the last search for a run ended; otherwise each search would scan the same fragments.
@@ -181,11 +164,8 @@ impl Space {
             taken,
             page_count,
             waiting,
-            merging: 0,
-            promised: 0,
-            merging_runs: 0,
-            kept: Vec::new(),
-            kept_cursor: 0,
+            reserved: 0,
+            extent: NO_EXTENT,
             free_count,
             cursor: META_PAGES,
             run_cursor: META_PAGES,
@@ -197,21 +177,50 @@ impl Space {
         self.free_count
     }
 
+    /// Pages of the extent.
+    pub(in crate::tree) fn extent_pages(&self) -> u32 {
+        self.extent.count
+    }
+
+    /// Reserves free pages for checkpoints, `adjacent` of them in one stretch, as far as they exist.
+    pub(in crate::tree) fn reserve(&mut self, pages: u32, adjacent: u32) {
+        self.reserved = pages;
+        if adjacent == 0 {
+            self.extent = NO_EXTENT;
+        } else if self.extent.count < adjacent && adjacent < self.no_run_of {
+            self.extent = self.longest_stretch(adjacent.saturating_add(EXTENT_AHEAD_PAGES));
+            if self.extent.count < adjacent {
+                self.no_run_of = adjacent;
+            }
+        }
+    }
+
+    /// The first stretch of at least `most` free pages, cut to that, or else the longest.
+    fn longest_stretch(&self, most: u32) -> Extent {
+        let (mut longest, mut from) = (NO_EXTENT, META_PAGES);
+        while longest.count < most
+            && let Some(start) = self.taken.find(from, self.page_count, false)
+        {
+            let limit = start.saturating_add(most).min(self.page_count);
+            from = self.taken.find(start, limit, true).unwrap_or(limit);
+            if from - start > longest.count {
+                longest = Extent { start: PageNo(start), count: from - start };
+            }
+        }
+        longest
+    }
+
     /// The next run of at most `most` free pages, up to the next multiple of `stretch`: runs taken one after the other
-    /// form whole stretches of the file, which suit huge pages of the page cache. Pages of kept stretches come last,
-    /// one at a time, and only for a checkpoint.
+    /// form whole stretches of the file, which suit huge pages of the page cache. Pages of the extent come last, one at a
+    /// time, and only for a checkpoint.
     pub(super) fn take_some(&mut self, stretch: u32, most: u32, is_checkpoint: bool) -> Option<Extent> {
         if self.free_count == 0 || most == 0 {
             return None;
         }
         let end = self.page_count;
         let found = self.find_single(self.cursor, end).or_else(|| self.find_single(META_PAGES, self.cursor.min(end)));
-        let Some(start) = found else {
-            // The lowest page of a stretch, so that the rest of the stretch stays whole.
-            let start = self.taken.find(META_PAGES, end, false).filter(|_| is_checkpoint)?;
-            return Some(self.mark(start, start + 1));
-        };
-        let end = self.kept_after(start).map_or(end, |kept| kept.start.0);
+        let Some(start) = found else { return self.take_of_extent(1, is_checkpoint) };
+        let end = if start < self.extent.start.0 { end.min(self.extent.start.0) } else { end };
         let stretch_end = (start / stretch.max(1)).saturating_add(1).saturating_mul(stretch.max(1));
         let limit = stretch_end.min(start.saturating_add(most)).min(end);
         let end = self.taken.find(start, limit, true).unwrap_or(limit);
@@ -219,102 +228,52 @@ impl Space {
         Some(self.mark(start, end))
     }
 
-    /// The next run of exactly `count` free pages; for a checkpoint from a kept stretch, if one has room.
+    /// The next run of exactly `count` free pages; for a checkpoint from the extent, if there is no other.
     pub(super) fn take_run(&mut self, count: u32, is_checkpoint: bool) -> Option<Extent> {
         if count > self.free_count {
             return None;
         }
-        if count == 1 && !self.kept.is_empty() {
-            return self.take_some(u32::MAX, 1, is_checkpoint);
-        }
-        if is_checkpoint && let Some(start) = self.find_kept(count) {
-            return Some(self.mark(start, start + count));
-        }
-        if count >= self.no_run_of {
-            return None;
-        }
-        let start = self.find_run(self.run_cursor, count).or_else(|| self.find_run(META_PAGES, count));
-        let Some(start) = start else {
-            self.no_run_of = count;
-            return None;
-        };
-        self.run_cursor = start + count;
-        Some(self.mark(start, start + count))
-    }
-
-    /// The first kept stretch that ends after a page.
-    fn kept_after(&self, page: u32) -> Option<Extent> {
-        self.kept.get(self.kept.partition_point(|kept| kept.end() <= page)).copied()
-    }
-
-    /// A free page in `from..end` that is not kept.
-    fn find_single(&self, mut from: u32, end: u32) -> Option<u32> {
-        loop {
-            let page = self.taken.find(from, end, false)?;
-            match self.kept_after(page).filter(|kept| kept.start.0 <= page) {
-                Some(kept) => from = kept.end(),
-                None => return Some(page),
+        if count < self.no_run_of {
+            let start = self.find_run(self.run_cursor, count).or_else(|| self.find_run(META_PAGES, count));
+            if let Some(start) = start {
+                self.run_cursor = start + count;
+                return Some(self.mark(start, start + count));
+            }
+            if self.extent.count < count {
+                self.no_run_of = count;
             }
         }
+        self.take_of_extent(count, is_checkpoint)
     }
 
-    /// A run of free pages outside of kept stretches.
+    /// The first pages of the extent.
+    fn take_of_extent(&mut self, count: u32, is_checkpoint: bool) -> Option<Extent> {
+        let left = self.extent.count.checked_sub(count).filter(|_| is_checkpoint)?;
+        let taken = self.mark(self.extent.start.0, self.extent.start.0 + count);
+        self.extent = Extent { start: PageNo(taken.end()), count: left };
+        Some(taken)
+    }
+
+    /// A free page in `from..end` outside of the extent.
+    fn find_single(&self, from: u32, end: u32) -> Option<u32> {
+        let page = self.taken.find(from, end, false)?;
+        if self.extent.holds(PageNo(page)) { self.taken.find(self.extent.end(), end, false) } else { Some(page) }
+    }
+
+    /// A run of free pages outside of the extent.
     fn find_run(&self, mut from: u32, count: u32) -> Option<u32> {
         while let Some(start) = self.find_single(from, self.page_count) {
             let limit = start.checked_add(count).filter(|limit| *limit <= self.page_count)?;
             let stop = self.taken.find(start, limit, true).unwrap_or(limit);
-            match self.kept_after(start).filter(|kept| kept.start.0 < stop) {
-                Some(kept) => from = kept.end(),
-                None if stop == limit => return Some(start),
-                None => from = stop,
+            if self.extent.count > 0 && start < self.extent.start.0 && self.extent.start.0 < stop {
+                from = self.extent.end();
+            } else if stop == limit {
+                return Some(start);
+            } else {
+                from = stop;
             }
         }
         None
-    }
-
-    /// A run of free pages at the start of the free part of a kept stretch.
-    fn find_kept(&mut self, count: u32) -> Option<u32> {
-        for step in 0..self.kept.len() {
-            let index = (self.kept_cursor + step) % self.kept.len();
-            let kept = self.kept[index];
-            let mut from = kept.start.0;
-            while let Some(start) = self.taken.find(from, kept.end(), false) {
-                let Some(limit) = start.checked_add(count).filter(|limit| *limit <= kept.end()) else { break };
-                match self.taken.find(start, limit, true) {
-                    None => {
-                        self.kept_cursor = index;
-                        return Some(start);
-                    }
-                    Some(taken) => from = taken,
-                }
-            }
-        }
-        None
-    }
-
-    /// Keeps stretches of free pages, from the end of the file on, until `pages` pages of values of at most `longest`
-    /// pages are certain to find room there, or no stretch is left. Returns how many pages are certain, at most
-    /// `pages`, and how many are kept for them.
-    pub(in crate::tree) fn keep(&mut self, pages: u32, longest: u32) -> (u32, u32) {
-        let waste = longest.saturating_sub(1);
-        let (mut certain, mut kept_pages, mut end) = (0, 0, self.page_count);
-        self.kept.clear();
-        while certain < pages
-            && let Some(last) = self.taken.find_last(META_PAGES, end, false)
-        {
-            let first = self.taken.find_last(META_PAGES, last, true).map_or(META_PAGES, |taken| taken + 1);
-            let useful = (last + 1 - first).saturating_sub(waste).min(pages - certain);
-            if useful > 0 {
-                let count = useful + waste;
-                self.kept.push(Extent { start: PageNo(last + 1 - count), count });
-                certain += useful;
-                kept_pages += count;
-            }
-            end = first;
-        }
-        self.kept.reverse();
-        (self.kept_cursor, self.no_run_of) = (0, u32::MAX);
-        (certain, kept_pages)
     }
 
     fn mark(&mut self, start: u32, end: u32) -> Extent {
@@ -338,31 +297,14 @@ impl Space {
     }
 
     /// Free pages that a bulk build may take.
-    pub(super) fn unpromised(&self) -> u32 {
-        (self.free_count + self.merging).saturating_sub(self.promised).min(self.free_count)
-    }
-
-    /// Pages that must become free before a bulk build may take `wanted`.
-    pub(super) fn shortfall(&self, wanted: u32) -> u32 {
-        wanted.saturating_add(self.promised).saturating_sub(self.free_count + self.merging)
-    }
-
-    /// Number of pages that checkpoints will find without growing the file: the free ones, those that the running
-    /// checkpoint has taken, and those that the next one releases. `oldest_view` is the oldest view held; `durable` is
-    /// the sequence of the meta page that will be durable when the next checkpoint begins.
-    pub(in crate::tree) fn available(&self, oldest_view: u64, durable: u64) -> u32 {
-        let released = self.waiting(|waiting| waiting.sequence <= oldest_view && waiting.sequence < durable);
-        self.free_count + self.merging + released
+    pub(super) fn unreserved(&self) -> u32 {
+        self.free_count.saturating_sub(self.reserved)
     }
 
     /// Number of pages that wait only for the next checkpoint, which replaces the older meta page that reaches them.
     pub(in crate::tree) fn freed_by_next(&self, oldest_view: u64, durable: u64) -> u32 {
-        self.waiting(|waiting| waiting.sequence <= oldest_view && waiting.sequence == durable)
-    }
-
-    fn waiting(&self, counts: impl Fn(&Waiting) -> bool) -> u32 {
-        let waiting = self.waiting.iter().filter(|waiting| counts(waiting)).flat_map(|waiting| &waiting.pages);
-        waiting.map(|extent| extent.count).sum()
+        let freed = self.waiting.iter().filter(|freed| freed.sequence <= oldest_view && freed.sequence == durable);
+        freed.flat_map(|freed| &freed.pages).map(|extent| extent.count).sum()
     }
 
     /// Frees pages.
@@ -420,19 +362,21 @@ mod tests {
     }
 
     #[test]
-    fn stretches_are_kept_from_the_end_on_as_far_as_they_are_needed() {
+    fn the_extent_is_the_longest_stretch_or_the_first_one_that_suffices() {
         let mut space = with_free(&[(10, 5), (20, 1), (30, 9), (50, 2), (60, 4)], 70);
-        assert_eq!(space.keep(0, 0), (0, 0));
-        // With values of three pages, a stretch of four fills two, one of nine fills seven, and one of two fills none.
-        assert_eq!(space.keep(5, 3), (5, 9));
-        assert_eq!(space.kept.iter().map(|kept| (kept.start.0, kept.count)).collect::<Vec<_>>(), [(34, 5), (60, 4)]);
-        assert_eq!(space.keep(100, 3), (12, 18));
-        assert_eq!(space.keep(100, 1), (21, 21));
-        assert_eq!(space.keep(100, 10), (0, 0));
+        let extent = |space: &mut Space, adjacent| {
+            space.reserve(21, adjacent);
+            (space.extent.start.0, space.extent.count)
+        };
+        assert_eq!(extent(&mut space, 0).1, 0);
+        assert_eq!(extent(&mut space, 5), (30, 9));
+        assert_eq!(extent(&mut space, 10), (30, 9));
+        space.grow(2000);
+        assert_eq!(extent(&mut space, 10), (70, 266));
     }
 
     #[test]
-    fn whatever_is_certain_finds_its_place_whatever_the_order() {
+    fn a_checkpoint_within_its_reserve_finds_all_pages_whatever_the_order() {
         use rand::{RngExt, SeedableRng, rngs::SmallRng};
         for seed in 0..2000 {
             let mut rng = SmallRng::seed_from_u64(seed);
@@ -444,28 +388,27 @@ mod tests {
                 at += count + rng.random_range(1..30);
             }
             let mut space = with_free(&free, at + 1);
-            let longest = rng.random_range(2..20);
-            let wanted = rng.random_range(1..200);
-            let (certain, kept) = space.keep(wanted, longest);
-            assert!(certain <= wanted && kept <= space.free_count(), "seed {seed}");
-            let (mut runs, mut singles) = (certain, space.free_count() - kept);
-            while runs > 0 || singles > 0 {
-                let count = rng.random_range(2..=longest).min(runs);
+            space.reserve(space.free_count(), rng.random_range(1..60));
+            let mut adjacent = rng.random_range(0..=space.extent_pages());
+            let mut singles = space.free_count() - adjacent;
+            while adjacent > 0 || singles > 0 {
+                let count = rng.random_range(2..20).min(adjacent);
                 if count > 0 && (singles == 0 || rng.random()) {
-                    // The last one may be shorter than any value of several pages.
-                    assert!(space.take_run(count, true).is_some(), "seed {seed}: {runs} pages of runs are left");
-                    runs -= count;
+                    assert!(space.take_run(count, true).is_some(), "seed {seed}: {count} of {adjacent}");
+                    adjacent -= count;
                 } else if singles > 0 {
-                    singles -= space.take_some(8, singles, true).unwrap().count;
+                    let taken = space.take_some(8, singles, true);
+                    singles -= taken.unwrap_or_else(|| panic!("seed {seed}: no page for {singles}")).count;
                 }
             }
         }
     }
 
     #[test]
-    fn a_build_leaves_kept_stretches_alone() {
+    fn a_build_leaves_the_extent_and_the_reserve_alone() {
         let mut space = with_free(&[(10, 2), (20, 8)], 40);
-        assert_eq!(space.keep(6, 3), (6, 8));
+        space.reserve(9, 6);
+        assert_eq!((space.extent.start.0, space.extent.count, space.unreserved()), (20, 8, 1));
         assert_eq!(space.take_run(3, false), None);
         assert_eq!(space.take_some(100, 100, false), Some(Extent { start: PageNo(10), count: 2 }));
         assert_eq!(space.take_some(100, 100, false), None);

@@ -1,7 +1,7 @@
-//! The owner of all syncs of a tree file: pacing of checkpoints and builds, reserving of room, meta pages.
+//! The owner of all syncs of a tree file: pacing of checkpoints and builds, reserving of pages, meta pages.
 //!
 //! The kernel reports a failed write-back once for an open file, to whichever sync comes next, and then marks the pages clean
-//! (fsync(2), "ERRORS"). So the sync of a build, or of the room thread, may get the error of a checkpoint's pages. Therefore
+//! (fsync(2), "ERRORS"). So the sync of a build, or of a writer that reserves pages, may get the error of a checkpoint's pages. Therefore
 //! any failed sync stops the store, and a checkpoint counts its pages as synced only after all syncs in progress have ended:
 //!
 //! ```text
@@ -42,8 +42,8 @@ impl SyncOwner {
         sync(&*self.file).inspect_err(|error| self.fail_stop.stop("sync of the tree", error))
     }
 
-    /// Syncs, waits for the syncs in progress, and checks whether any has ever failed. For callers that build on the result. (The
-    /// room thread does not wait: only further writes depend on its sync, and they are refused once the store has stopped.)
+    /// Syncs, waits for the syncs in progress, and checks whether any has ever failed. For callers that build on the result. (A
+    /// sync that reserves pages does not wait: only further writes depend on it, and they are refused once the store has stopped.)
     pub(super) fn sync_all(&self) -> io::Result<()> {
         self.sync_data()?;
         drop(self.under_way.write().unwrap_or_else(PoisonError::into_inner));
@@ -69,6 +69,14 @@ impl DiskFile for SyncOwner {
 
     fn set_len(&self, len: u64) -> io::Result<()> {
         self.file.set_len(len)
+    }
+
+    fn allocate(&self, start: u64, len: u64) -> io::Result<()> {
+        self.file.allocate(start, len)
+    }
+
+    fn len_max(&self) -> u64 {
+        self.file.len_max()
     }
 
     fn sync_data(&self) -> io::Result<()> {
