@@ -13,8 +13,9 @@
 //! page, writes stop: [`super::damage_stop`].
 
 use std::io;
+use std::ops::DerefMut;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use super::damage_stop::DamageStop;
@@ -92,7 +93,7 @@ impl Checkpoints {
         checkpoints
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> impl DerefMut<Target = State> {
         self.state.lock()
     }
 
