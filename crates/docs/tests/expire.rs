@@ -282,7 +282,7 @@ fn a_sweep_looks_at_no_more_than_it_is_asked_to_and_the_next_goes_on() {
 #[test]
 fn what_is_no_time_is_refused_when_it_is_written() {
     let service = Service::new();
-    for until in ["true", "\"soon\"", "\"2026-11-22 10:00\"", "[]", "{}", "\"2026-11-22T10:00:00+01:00\"", "\"\""] {
+    for until in ["true", "\"soon\"", "\"2026-11-22 10:00\"", "[]", "{}", "\"2026-11-22T10:00:00+1:00\"", "\"\""] {
         let answer = service.insert("sessions", &format!("{{\"id\":1,\"until\":{until}}}"));
         assert!(
             matches!(&answer, Err(WriteError::Invalid { pointer, .. }) if pointer == "/until"),
@@ -479,4 +479,34 @@ fn nothing_new_refers_to_a_document_whose_time_has_come() {
     // When the clock is set back, it becomes visible again.
     service.at(999);
     service.write("notes", patch("{\"session\":1}")).expect("it is there");
+}
+
+/// Texts with an offset stand in the index at their local time: both signs are hidden at their time in UTC, and none is removed
+/// before it.
+#[test]
+fn a_time_with_an_offset_is_a_moment_in_utc() {
+    let service = Service::new();
+    for (id, until) in [
+        (1, "1970-01-01T02:16:40Z"),
+        (2, "1970-01-01T04:16:40+02:00"),
+        (3, "1969-12-31T22:16:40-04:00"),
+        (4, "1970-01-01T07:46:40.5+05:30"),
+    ] {
+        service.insert("sessions", &format!(r#"{{"id":{id},"token":{id},"until":"{until}"}}"#)).expect("a time");
+    }
+    service.at(8_199);
+    service.check_visible("sessions", &[1, 2, 3, 4]);
+    assert_eq!(service.sweep("sessions", 10).removed, 0);
+    service.at(8_201);
+    service.check_visible("sessions", &[]);
+    // The positive offsets are removed when their local time has passed.
+    assert_eq!(service.sweep("sessions", 10).removed, 2);
+    service.at(8_201 + 2 * 3_600);
+    assert_eq!(service.sweep("sessions", 10).removed, 1);
+    service.at(8_201 + 6 * 3_600);
+    assert_eq!(service.sweep("sessions", 10).removed, 1);
+    for wrong in ["2099-02-30", "2099-02-29", "2099-04-31T10:00:00Z", "2099-01-31T10:00:00+2:00"] {
+        let refused = service.insert("sessions", &format!(r#"{{"id":9,"token":9,"until":"{wrong}"}}"#));
+        assert!(matches!(refused, Err(WriteError::Invalid { why, .. }) if why.contains("is no time")), "{wrong}");
+    }
 }

@@ -91,7 +91,7 @@ fn documents_that_do_not_fit_the_new_configuration_are_told() {
         changed("[collections.locations]\nkey", "[collections.locations]\nreferences = { place = \"users\" }\nkey");
     assert_eq!(
         again(filled(), &refers).err().unwrap(),
-        "the stored document locations/1: \"place\" is no key of users"
+        "the stored document locations/1: \"place\": \"p1\" is no key of users (type u32)"
     );
 }
 

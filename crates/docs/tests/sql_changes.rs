@@ -300,6 +300,27 @@ fn a_stored_document_is_changed_by_the_new_one_that_it_stands_against() {
 }
 
 #[test]
+fn of_several_assignments_to_a_field_the_last_counts() {
+    let file = "[collections.n]\nkey = { field = \"id\", type = \"u32\" }\n";
+    let service = Service::new(&config(file));
+    service.run(r#"insert n {"id":1,"a":5,"b":6}"#).unwrap();
+    let sqlite = rusqlite::Connection::open_in_memory().unwrap();
+    sqlite.execute_batch("CREATE TABLE n (id PRIMARY KEY, a, b); INSERT INTO n VALUES (1, 5, 6)").unwrap();
+    for sql in [
+        "UPDATE n SET a = 1, a = 2",
+        "UPDATE n SET a = a + 10, b = a, a = b, b = a * 100",
+        "UPDATE n SET (a, b, a) = (7, 8, 9)",
+        "INSERT INTO n (id, a, b) VALUES (1, 0, 0) ON CONFLICT (id) DO UPDATE SET b = excluded.a, b = n.b + 1, a = 3, a = excluded.b",
+    ] {
+        run(&service, sql, &[]).unwrap();
+        sqlite.execute_batch(sql).unwrap();
+        let theirs: String =
+            sqlite.query_row("SELECT json_object('id', id, 'a', a, 'b', b) FROM n", [], |row| row.get(0)).unwrap();
+        assert_eq!(service.get("n/1").unwrap().1, theirs, "{sql}");
+    }
+}
+
+#[test]
 fn what_is_not_supported_says_so_with_its_position() {
     let service = Service::new(&travels());
     let check = |sql: &str, kind: SqlErrorKind, (line, column): (u64, u64), message: &str| {
@@ -310,7 +331,8 @@ fn what_is_not_supported_says_so_with_its_position() {
     use SqlErrorKind::{Invalid, NotYet, UnknownName};
     check("UPDATE users SET id = 3", Invalid, (1, 18), "the key \"id\" cannot be changed");
     check("UPDATE users SET age = 3", UnknownName, (1, 18), "no field \"age\"");
-    check("UPDATE users SET email = 'a', email = 'b'", Invalid, (1, 31), "given twice");
+    check("INSERT INTO users (id, email, email) VALUES (1, 'a', 'b')", Invalid, (1, 31), "given twice");
+    check("UPDATE users SET email = nobody, email = 'b'", UnknownName, (1, 26), "no field \"nobody\"");
     check("INSERT INTO users (id, email) VALUES (1)", Invalid, (1, 39), "1 values for 2 fields");
     check("INSERT INTO nobody (id) VALUES (1)", UnknownName, (1, 13), "no collection \"nobody\"");
     check("INSERT INTO locations VALUES (1)", Invalid, (1, 1), "needs a schema");

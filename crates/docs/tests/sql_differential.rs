@@ -704,3 +704,224 @@ fn a_sum_whose_parts_cancel_each_other_out_is_exact_here() {
     assert_eq!(both.ours("SELECT SUM(a) AS x FROM t"), Ok(vec![json!([2])]));
     both.check("SELECT AVG(a + b) AS x, SUM(a) + TOTAL(b) AS y FROM t", false);
 }
+
+#[test]
+fn a_text_with_nul_ends_where_sqlite_ends_it() {
+    let both = Both::new(&[json!({ "id": 1, "a": "a", "b": "" })], &[]);
+    let nul = ["'a'||char(0)||'b'", "char(0)", "char(0)||'a'", "'a'||char(0)", "'я'||char(0)||'Я'||char(0)", "'ab'"];
+    for text in nul {
+        for call in [
+            "length(X)",
+            "octet_length(X)",
+            "substr(X, 2, 1)",
+            "substr(X, -1)",
+            "substr(X, 1, 9)",
+            "upper(X)",
+            "lower(X)",
+            "hex(X)",
+            "quote(X)",
+            "unicode(X)",
+            "printf('%s', X)",
+            "printf('<%5s|%-5s>', X, X)",
+            "printf('%q%Q%w', X, X, X)",
+            "printf(X||'%d', 1)",
+            "printf('%c', X)",
+            "replace(X, char(0), '-')",
+            "replace(X, 'b', '-')",
+            "replace(X, X, '-')",
+            "replace('a', X, '-')",
+            "replace(X, 'a', X)",
+            "instr(X, 'b')",
+            "instr(X, char(0))",
+            "trim(X, 'b')",
+            "trim('xabx', X||'x')",
+            "trim('xabx', 'x'||X)",
+            "ltrim(X, char(0))",
+            "X LIKE 'a'",
+            "X LIKE 'a%b'",
+            "'a' LIKE X",
+            "X GLOB 'a*b'",
+            "X GLOB 'a'",
+            "'ab' GLOB X||'*'",
+            "X LIKE 'я_'",
+            "X = 'a'",
+            "X || 'c' = 'a'",
+            "concat(X, 'c')",
+            "concat_ws(X, 'c', 'd')",
+            "date('2020-01-01' || X)",
+            "strftime('%Y'||char(0)||'%m', '2020-01-01')",
+            "CAST('1' || X AS INTEGER)",
+            "abs('1' || X)",
+            "json_quote(X)",
+            "max(X, 'a')",
+            "typeof(X)",
+            "nullif(X, 'a')",
+        ] {
+            let call = call.replace('X', &format!("({text})"));
+            // As hexadecimal digits, since a NUL is shown in two ways.
+            both.check(&format!("SELECT hex({call}) AS x, typeof({call}) AS y FROM t"), false);
+        }
+    }
+}
+
+#[test]
+fn a_merge_patch_changes_the_first_of_equal_names() {
+    let both = Both::new(&[], &[]);
+    for call in [
+        r#"json_patch('{"a":1,"a":2}','{"a":9}')"#,
+        r#"json_patch('{"a":1,"a":2}','{"a":null}')"#,
+        r#"json_patch('{"b":1}','{"a":1,"a":2}')"#,
+        r#"json_patch('{"b":1}','{"a":1,"a":null,"a":3}')"#,
+        r#"json_patch('{"a":{"x":1},"a":{"x":2}}','{"a":{"x":null,"y":3},"a":{"y":4}}')"#,
+        r#"json_patch('{"a":1}','{"a":null,"a":{"b":null,"c":1}}')"#,
+        r#"json_patch('{"\u0061":1,"b":2}','{"a":3,"\u0062":null}')"#,
+        r#"json_patch('[1]','{"a":{"b":{"c":null}}}')"#,
+    ] {
+        both.check(&format!("SELECT {call} AS x"), false);
+    }
+    let mut random = SmallRng::seed_from_u64(17);
+    let mut object = |depth: u32| {
+        let names = ["a", "b", r"\u0061"];
+        let count = random.random_range(0..5);
+        let fields = (0..count).map(|_| {
+            let name = names[random.random_range(0..names.len())];
+            format!("\"{name}\":{}", some_json(&mut random, depth))
+        });
+        format!("{{{}}}", fields.collect::<Vec<_>>().join(","))
+    };
+    for _ in 0..1_000 {
+        let (target, patch) = (object(2), object(2));
+        both.check(&format!("SELECT json_patch('{target}', '{patch}') AS x"), false);
+    }
+}
+
+#[test]
+fn arrows_take_what_sqlites_arrows_take() {
+    let both = Both::new(&[json!({ "id": 1, "a": "[7,[8,9]]", "b": "{\"[0]\":1,\"a b\":2,\"\":3}" })], &[]);
+    for right in [
+        "'[1]'",
+        "'[0]'",
+        "'[#-1]'",
+        "'[1][0]'",
+        "'[1].x[0]'",
+        "'[9]'",
+        "'[1'",
+        "'[]'",
+        "'[x]'",
+        "'1]'",
+        "''",
+        "1",
+        "-1",
+        "'1'",
+        "'$[1]'",
+        "'$'",
+        "'$.'",
+        "'$[1'",
+        "'a b'",
+        "'a'",
+        "'.a'",
+        "1.0",
+        "NULL",
+        "'[4294967297]'",
+        "'[99999999999999999999]'",
+    ] {
+        // SQLite reads a subscript only in an array, and the whole path is checked here.
+        let is_malformed = matches!(right, "'[x]'" | "'$[1'");
+        let lefts = ["a", "'[1,2]'", "b", "'{\"a\":{\"b\":1}}'"];
+        for left in &lefts[..if is_malformed { 2 } else { 4 }] {
+            both.check(&format!("SELECT {left} -> {right} AS x, {left} ->> {right} AS y FROM t"), false);
+        }
+    }
+}
+
+#[test]
+fn timediff_counts_as_sqlite_counts() {
+    let both = Both::new(&[], &[]);
+    let mut random = SmallRng::seed_from_u64(18);
+    let mut moment = |near: i64| {
+        let seconds = 951_000_000 + random.random_range(-near..near);
+        format!("{seconds}.{:03}", random.random_range(0..1000))
+    };
+    for near in [100, 90_000, 3_000_000, 70_000_000, 40_000_000_000] {
+        for _ in 0..400 {
+            let (a, b) = (moment(near), moment(near));
+            both.check(
+                &format!(
+                    "SELECT timediff(datetime({a}, 'unixepoch', 'subsec'), datetime({b}, 'unixepoch', 'subsec')) AS x"
+                ),
+                false,
+            );
+        }
+    }
+    for (a, b) in [
+        ("'2024-03-31'", "'2024-02-29'"),
+        ("'2024-02-29'", "'2024-03-31'"),
+        ("'2023-02-31'", "'2023-01-31'"),
+        ("'12:00'", "'13:30:01.5'"),
+        ("'2000-01-01 00:00+05:00'", "'1999-12-31 23:00Z'"),
+        ("2451545", "0"),
+        ("'x'", "1"),
+        ("NULL", "1"),
+        ("'9999-12-31'", "'0000-01-01'"),
+        ("'0000-01-01'", "'9999-12-31'"),
+        ("'-4713-11-24 12:00'", "'9999-12-31'"),
+        ("'9999-12-31 10:00'", "'9999-12-31 11:00'"),
+    ] {
+        both.check(&format!("SELECT timediff({a}, {b}) AS x"), false);
+    }
+}
+
+#[test]
+fn a_union_is_ordered_by_a_name_of_any_of_its_selects() {
+    let documents: Vec<Json> =
+        (1..6).map(|id| json!({ "id": id, "a": 10 - id, "b": id % 3, "c": id * 7 % 5 })).collect();
+    let both = Both::new(&documents, &documents);
+    for sql in [
+        "SELECT id FROM t UNION SELECT c FROM u ORDER BY c",
+        "SELECT id AS x, a FROM t UNION ALL SELECT a, b AS y FROM u ORDER BY y DESC, a, x",
+        "SELECT id AS a, a AS b FROM t UNION SELECT a, id FROM u ORDER BY b, a",
+        "SELECT a FROM t EXCEPT SELECT b FROM u EXCEPT SELECT c AS last FROM u ORDER BY last DESC",
+    ] {
+        both.check(sql, true);
+    }
+    assert!(both.ours("SELECT id FROM t UNION SELECT c FROM u ORDER BY nobody").is_err());
+}
+
+#[test]
+fn half_a_surrogate_pair_in_a_text_is_the_querys_mistake_and_no_damage() {
+    let both = Both::new(&[json!({ "id": 1, "a": r#"["\ud83d"]"#, "b": r#"{"\udc00":1}"# })], &[]);
+    for sql in [
+        r#"SELECT json_extract('["a\ud83d"]','$[0]') AS v"#,
+        r#"SELECT '{"k":"\udc00"}'->>'k' AS v"#,
+        r#"SELECT value FROM json_each('["\ud800x"]')"#,
+        r#"SELECT json_extract('["\ud83d\u0041"]','$[0]') AS v"#,
+        "SELECT json_extract(a, '$[0]') AS v FROM t",
+        "SELECT DISTINCT a ->> 0 AS v FROM t",
+        "SELECT a ->> 0 AS v, COUNT(*) AS n FROM t GROUP BY 1",
+        "SELECT id FROM t ORDER BY a ->> 0",
+        "SELECT key FROM json_each((SELECT b FROM t))",
+    ] {
+        let error = both.ours(sql).unwrap_err();
+        assert!(error.contains("is no character") && !error.contains("damaged"), "{sql}: {error}");
+    }
+    both.check(r#"SELECT json_valid('"\ud83d"') AS v, json_type('["\ud83d"]', '$[0]') AS w"#, false);
+}
+
+#[test]
+fn a_malformed_json_path_is_shown_with_its_place() {
+    let both = Both::new(&[json!({ "id": 1, "a": "$.x..y", "b": "{}" })], &[]);
+    let error = |sql: &str| both.ours(sql).unwrap_err();
+    let constant = error("SELECT json_extract('{\"a\":1}', '$.a..b') AS v");
+    assert_eq!(
+        constant,
+        "prepare: line 1, column 8: the JSON path '$.a..b' cannot be read at its character 4: it is like $.name[0]"
+    );
+    assert!(error("SELECT json_set('{}', '$.я[x]', 1) AS v").contains("'$.я[x]' cannot be read at its character 4"));
+    assert!(error("SELECT json_remove('{}', '$.a', 'b') AS v").contains("'b' cannot be read at its character 1"));
+    assert_eq!(
+        error("SELECT json_extract(b, a) AS v FROM t"),
+        "execute: a JSON path cannot be read at its character 4: it is like $.name[0]"
+    );
+    assert!(error("SELECT DISTINCT b ->> a AS v FROM t").contains("at its character 4"));
+    both.check("SELECT json_extract('[1]', '$[4294967296]') AS v", false);
+}

@@ -1,7 +1,9 @@
 //! Single writes: the checks, their order, and the state after a refused write.
 
+use crate::declared_views::with_views;
 use crate::service::{Service, short, travels, user, visit};
 use docs::Precondition;
+use docs::sql::{Budget, PreparedQuery, Scratch};
 
 fn filled() -> Service {
     let service = Service::new(&travels());
@@ -41,6 +43,9 @@ fn an_insert_is_refused_for_what_is_wrong_in_it_before_what_is_in_use() {
     check(r#"insert locations {"id":-1}"#, r#"400 /id -1 is no key of type u32 ("id")"#);
     check(r#"insert locations {"id":"3"}"#, r#"400 /id "3" is no key of type u32 ("id")"#);
     check(r#"insert locations {"id":-0}"#, r#"400 /id -0 is no key of type u32 ("id")"#);
+    check(r#"insert locations {"id":1.5}"#, r#"400 /id 1.5 is no key of type u32 ("id")"#);
+    check(r#"insert locations {"id":true}"#, r#"400 /id true is no key of type u32 ("id")"#);
+    check(r#"insert locations {"id":7.0}"#, "409 the key 7 is in use in locations");
     check(&format!("insert users {}", user(1, "c@x")), "409 the key 1 is in use in users");
     check(&format!("insert users {}", user(3, "a@x")), r#"409 another document of users has this "email""#);
     check(&format!("insert visits {}", visit(1, 3, 7, 1)), r#"400 /user "user": there is no 3 in users"#);
@@ -69,7 +74,8 @@ fn a_patch_may_repeat_the_key_and_not_change_it() {
     let service = filled();
     service.run(r#"patch users/1 {"id":1,"gender":"m"}"#).unwrap();
     assert_eq!(service.get("users/1").unwrap().1, user(1, "a@x").replace("\"f\"", "\"m\""));
-    for other in ["2", "1.0", "\"1\"", "true", "null", "[1]"] {
+    service.run(r#"patch locations/7 {"id":7.0,"place":"x"}"#).unwrap();
+    for other in ["2", "1.5", "\"1\"", "true", "null", "[1]"] {
         let refused = r#"400 /id the key "id" cannot be changed"#;
         check(&format!("patch users/1 {{\"id\":{other}}}"), refused);
     }
@@ -188,4 +194,70 @@ fn documents_are_listed_in_the_order_of_their_keys() {
     assert_eq!(list(None, 1), ["1"]);
     assert_eq!(list(Some(1), 10), ["2"]);
     assert_eq!(list(None, 0), [""; 0]);
+}
+
+/// Whatever compares a key with another value takes the same values as equal: keys of documents, references, joins, unique fields,
+/// `require` and groups of views.
+#[test]
+fn a_number_equals_a_key_by_its_value_everywhere() {
+    let file = r#"
+[collections.author]
+key = { field = "id", type = "i64" }
+unique = ["code"]
+indexes = [["id", "code"]]
+[collections.book]
+key = { field = "id", type = "i64" }
+references = { author = "author" }
+indexes = [["author", "id"]]
+"#;
+    let view = ("by_author", "SELECT id, COUNT(*) AS n FROM author GROUP BY id");
+    let service = Service::new(&with_views(file, &[view]));
+    service.run(r#"insert author {"id":1.0,"code":7.0}"#).unwrap();
+    service.run(r#"insert author {"id":25e1,"code":8}"#).unwrap();
+    assert_eq!(service.get("author/1").unwrap().1, r#"{"id":1.0,"code":7.0}"#);
+    assert_eq!(service.refused(r#"insert author {"id":1}"#), "409 the key 1 is in use in author");
+    assert_eq!(
+        service.refused(r#"insert author {"id":2,"code":7}"#),
+        r#"409 another document of author has this "code""#
+    );
+    for (id, author) in ["1", "1.0", "1e0", "10e-1", "250.0"].into_iter().enumerate() {
+        service.run(&format!(r#"insert book {{"id":{id}.0,"author":{author}}}"#)).unwrap();
+        assert_eq!(service.get(&format!("book/{id}")).unwrap().1, format!(r#"{{"id":{id}.0,"author":{author}}}"#));
+    }
+    for (author, why) in [
+        ("true", "true is no key of author (type i64)"),
+        ("\"1\"", "\"1\" is no key of author (type i64)"),
+        ("1.5", "1.5 is no key of author (type i64)"),
+        ("9223372036854775808", "9223372036854775808 is no key of author (type i64)"),
+        ("2.0", "there is no 2.0 in author"),
+        ("3", "there is no 3 in author"),
+    ] {
+        let refused = service.refused(&format!(r#"insert book {{"id":9,"author":{author}}}"#));
+        assert_eq!(refused, format!("400 /author \"author\": {why}"));
+    }
+    assert!(service.refused("delete author/1").contains("refers to it"));
+    service.run(r#"update author/250 {"id":250.0,"code":9}"#).unwrap_err();
+    service.run(r#"replace author/250 {"id":250.0,"code":9}"#).unwrap();
+    let rows = |sql: &str| {
+        let query = PreparedQuery::prepare(sql, service.database.catalog()).unwrap();
+        let (session, mut out) = (service.database.session().unwrap(), Vec::new());
+        query.write_array(session.now().view(), &[], &mut Scratch::new(), &Budget::default(), &mut out).unwrap();
+        String::from_utf8(out).unwrap()
+    };
+    assert_eq!(
+        rows("SELECT b.id, a.id AS a FROM book b JOIN author a ON a.id = b.author ORDER BY b.id"),
+        r#"[{"id":0,"a":1},{"id":1,"a":1},{"id":2,"a":1},{"id":3,"a":1},{"id":4,"a":250}]"#
+    );
+    assert_eq!(rows("SELECT id, typeof(id) AS t FROM author WHERE id = 1.0"), r#"[{"id":1,"t":"integer"}]"#);
+    assert_eq!(rows("SELECT id FROM author ORDER BY id DESC"), r#"[{"id":250},{"id":1}]"#);
+    assert_eq!(rows("SELECT id, n FROM by_author ORDER BY id"), r#"[{"id":1,"n":1},{"id":250,"n":1}]"#);
+    let verified = docs::verify::database(&service.database).unwrap();
+    assert!(verified.is_clean(), "{:?}", verified.faults);
+    for id in 0..5 {
+        service.run(&format!("delete book/{id}")).unwrap();
+    }
+    service.run("delete author/1").unwrap();
+    service.run("delete author/250").unwrap();
+    assert_eq!(rows("SELECT COUNT(*) AS n FROM by_author"), r#"[{"n":0}]"#);
+    assert!(docs::verify::database(&service.database).unwrap().is_clean());
 }

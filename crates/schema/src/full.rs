@@ -4,7 +4,7 @@
 //! that it concerns. So a check is limited in proportion to the document's size ([`super::meter`]), and the unfolding of a
 //! schema is limited when it is compiled ([`super::unfolding`]).
 
-use binjson::StoredDocument;
+use binjson::{JsonKind, JsonValue, StoredDocument};
 use jsonschema::json::Node;
 use jsonschema::paths::Location;
 use jsonschema::{JsonType, Keyword, PatternOptions, ValidationError, Validator};
@@ -12,6 +12,7 @@ use serde_json::{Map, Value as Json};
 
 use super::Misfit;
 use super::meter::{self, Limits, Stop};
+use super::plain::shown;
 use super::stored::{Stored, StoredNode};
 use super::unfolding::{self, Unfolding};
 
@@ -79,7 +80,7 @@ impl Full {
         if document.text().len() > EXPLAINED_BYTES_MAX {
             return Err(unexplained());
         }
-        let explained = meter::bounded(&limits, || self.validator.validate(root).map_err(|error| misfit(&error)));
+        let explained = meter::bounded(&limits, || self.validator.validate(root).map_err(|error| misfit(&error, document)));
         // `is_valid` has refused the document. If `validate` disagrees or reaches a limit, the misfit stays unexplained.
         explained.unwrap_or_else(|_| Err(unexplained())).and_then(|()| Err(unexplained()))
     }
@@ -104,15 +105,30 @@ fn build<E>(schema: &Json, patterns: PatternOptions<E>) -> Result<Validator<Stor
     options.build(schema).map_err(|error| error.to_string())
 }
 
-fn misfit(error: &ValidationError<'_>) -> Misfit {
-    let mut why = error.to_string();
+fn misfit(error: &ValidationError<'_>, document: StoredDocument<'_>) -> Misfit {
+    let pointer = error.instance_path().to_string();
+    let number = at(document.root(), &pointer).filter(|value| matches!(value.kind(), JsonKind::Integer | JsonKind::Number));
+    let mut why = match number {
+        // The library shows a number as it computes with it: 100.0 for 1e2.
+        Some(number) => error.masked_with(shown(number)).to_string(),
+        None => error.to_string(),
+    };
     if why.len() > MESSAGE_BYTES_MAX {
         why = error.masked().to_string();
     }
     if why.len() > MESSAGE_BYTES_MAX {
         why = format!("it does not fit `{}` of the JSON Schema", error.schema_path());
     }
-    Misfit { why, pointer: error.instance_path().to_string() }
+    Misfit { why, pointer }
+}
+
+/// The value at a JSON pointer.
+fn at<'d>(root: JsonValue<'d>, pointer: &str) -> Option<JsonValue<'d>> {
+    pointer.split('/').skip(1).try_fold(root, |value, step| match value.kind() {
+        JsonKind::Object => value.field(&step.replace("~1", "/").replace("~0", "~")),
+        JsonKind::Array => value.elements().nth(step.parse().ok()?),
+        _ => None,
+    })
 }
 
 fn stopped(stop: Stop) -> Misfit {
@@ -164,7 +180,10 @@ impl<'i> Keyword<'i, Stored> for StrictType {
             return Ok(());
         }
         let types = self.types.join(" or ");
-        let shown = instance.to_value().to_string();
+        let shown = match instance {
+            StoredNode::Value(value) if instance.is_number() => shown(value),
+            other => other.to_value().to_string(),
+        };
         let shown = if shown.len() > MESSAGE_BYTES_MAX { "value" } else { &shown };
         Err(ValidationError::custom(format!("{shown} is not of type {types}")))
     }

@@ -68,6 +68,23 @@ fn integers_are_digits_within_64_bits_for_both_checkers() {
 }
 
 #[test]
+fn a_number_is_shown_as_it_was_sent() {
+    let text = r#"{"properties":{"n":{"type":"integer"},"m":{"maximum":10},"l":{"items":{"multipleOf":3}}}}"#;
+    for schema in [Schema::compile(text).unwrap(), Schema::compile_full(text).unwrap()] {
+        for (document, number) in [
+            (r#"{"n":1.50}"#, "1.50 "),
+            (r#"{"n":-1e400}"#, "-1e400 "),
+            (r#"{"m":1e2}"#, "1e2 "),
+            (r#"{"m":18446744073709551616}"#, "18446744073709551616 "),
+            (r#"{"l":[3,7.00]}"#, "7.00 "),
+        ] {
+            let why = fits(&schema, document).unwrap_err();
+            assert!(why.contains(number), "{document}: {why}");
+        }
+    }
+}
+
+#[test]
 fn a_schema_outside_the_plain_kind_is_still_checked() {
     let text = r#"{"type":"object","properties":{"id":{"type":"integer"},"mail":{"type":"string","pattern":"^[a-z]+@"},
         "tags":{"type":"array","items":{"type":"integer"}}},"required":["id"]}"#;

@@ -14,7 +14,6 @@ use binjson::StoredDocument;
 
 use crate::catalog::{IndexInfo, UniqueInfo};
 use crate::database::DocumentDatabase;
-use crate::encoding::row::plain;
 use crate::encoding::{FieldNumbers, Key, Row};
 use crate::engine::{Direction, KeyRange, ReadView, STAMP_BYTES, TreeId};
 use crate::error::ReadError;
@@ -172,9 +171,8 @@ impl<V: ReadView> Verifier<'_, V> {
 
     fn references(&mut self, key: &Key<'_>, row: &Row<'_, '_>) -> Result<(), ReadError> {
         for reference in self.collection.references_held(RuleScope::InForce) {
-            let Some(value) = row.get(reference.field).filter(|value| !value.is_null()) else { continue };
-            let found = plain(Some(value));
-            let there = match reference.target_kind.of_scalar(found.scalar()) {
+            let Some(found) = reference.named(row) else { continue };
+            let there = match found.key() {
                 None => false,
                 Some(target) => self.view.get(reference.target, target.as_bytes())?.is_some(),
             };

@@ -2,8 +2,10 @@
 //!
 //! - `u32` is 4 bytes, big-endian; `i64` is 8, big-endian with the sign bit flipped; a string is its UTF-8 bytes, 1 to
 //!   [`KEY_BYTES_MAX`] of them. So the tree's order is the keys' order.
-//! - A key has only one spelling: a number has no leading zeros and no `+`, and must be in the type's range. Any other spelling
-//!   is no key, in a path or in a document.
+//! - In a path a key has only one spelling: a number has no leading zeros and no `+`, and must be in the type's range. Any other
+//!   spelling is no key.
+//! - In a document or a query a key is a value, and equality is that of queries: 5, 5.0 and 5e0 are the key 5. Booleans are no
+//!   keys.
 
 use std::fmt;
 
@@ -82,10 +84,11 @@ impl KeyType {
         }
     }
 
-    /// The key for a value: an integer within the type, or text. A real is no key, even if equal to an integer.
+    /// The key that equals a value: a number within the type, or text. A real equals the integer of its value.
     #[inline]
     pub fn of_scalar(self, value: Scalar<'_>) -> Option<Key<'_>> {
         match (self, value) {
+            (KeyType::U32 | KeyType::I64, Scalar::Real(real)) => self.of_scalar(Scalar::Integer(whole(real)?)),
             (KeyType::U32, Scalar::Integer(number)) => Some(Key(Bytes::U32(u32::try_from(number).ok()?.to_be_bytes()))),
             (KeyType::I64, Scalar::Integer(number)) => Some(Key(Bytes::I64((number as u64 ^ SIGN).to_be_bytes()))),
             (KeyType::String, Scalar::Text(text)) => {
@@ -113,6 +116,13 @@ impl KeyType {
             KeyType::String => self.of_scalar(Scalar::Text(std::str::from_utf8(bytes).ok()?)),
         }
     }
+}
+
+/// The integer that a real equals, if any.
+#[inline]
+pub(crate) fn whole(real: f64) -> Option<i64> {
+    const END: f64 = 9_223_372_036_854_775_808.0;
+    ((-END..END).contains(&real) && real.trunc() == real).then_some(real as i64)
 }
 
 /// An integer in its only spelling.
@@ -221,9 +231,20 @@ mod tests {
     }
 
     #[test]
-    fn a_real_is_no_key_even_if_equal() {
-        assert!(KeyType::U32.of_scalar(Scalar::Real(5.0)).is_none());
+    fn a_real_is_the_key_that_it_equals() {
+        let key = |kind: KeyType, real: f64| kind.of_scalar(Scalar::Real(real)).map(|key| key.to_string());
+        assert_eq!(key(KeyType::U32, 5.0).as_deref(), Some("5"));
+        assert_eq!(key(KeyType::U32, -0.0).as_deref(), Some("0"));
+        assert_eq!(key(KeyType::I64, -9_223_372_036_854_775_808.0).as_deref(), Some("-9223372036854775808"));
+        assert_eq!(key(KeyType::I64, 9_223_372_036_854_774_784.0).as_deref(), Some("9223372036854774784"));
+        for real in [5.5, -1.0, 4_294_967_296.0, 1e300, f64::INFINITY, f64::NAN] {
+            assert!(KeyType::U32.of_scalar(Scalar::Real(real)).is_none(), "{real}");
+        }
+        for real in [9_223_372_036_854_775_808.0, -1e19, 0.1, f64::NEG_INFINITY] {
+            assert!(KeyType::I64.of_scalar(Scalar::Real(real)).is_none(), "{real}");
+        }
         assert!(KeyType::String.of_scalar(Scalar::Integer(5)).is_none());
+        assert!(KeyType::String.of_scalar(Scalar::Real(5.0)).is_none());
     }
 
     proptest! {

@@ -5,6 +5,7 @@ use std::borrow::Cow;
 use binjson::{JsonKind, JsonValue};
 pub use schema::{FieldNumbers, NAMES_MAX, Names, Row};
 
+use super::key::{KeyType, whole};
 use super::order::Scalar;
 
 /// A value as SQL and indexes see it; text may be owned if it had to be unescaped.
@@ -62,5 +63,18 @@ pub fn plain<'d>(value: Option<JsonValue<'d>>) -> Plain<'d> {
             }
             _ => Plain::Null,
         },
+    }
+}
+
+/// The value of a stored field as a key of this type: of a document's own key, and of a reference to one. Booleans are 0 or 1 in
+/// queries, but no keys; neither is the text of an object or array, nor a negative zero.
+#[inline]
+pub(crate) fn key_value(kind: KeyType, value: JsonValue<'_>) -> Option<Plain<'_>> {
+    if !matches!(value.raw(), [b'"' | b'0'..=b'9', ..] | [b'-', b'1'..=b'9', ..]) {
+        return None;
+    }
+    match plain(Some(value)) {
+        Plain::Real(real) => kind.of_scalar(Scalar::Integer(whole(real)?)).and(whole(real)).map(Plain::Integer),
+        found => kind.of_scalar(found.scalar()).is_some().then_some(found),
     }
 }

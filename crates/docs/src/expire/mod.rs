@@ -12,9 +12,11 @@
 //!   and it does not satisfy a transaction's required documents.
 //! - A document without the field, or with null in it, never expires.
 //!
-//! A time is a number (seconds since 1970) or a text, `YYYY-MM-DD` or `YYYY-MM-DDTHH:MM:SS[.fff]Z`. These texts sort by time,
-//! so the expired documents are one range of the index. Within one second they do not sort by time, because `Z` sorts after a
-//! fraction; so a text may expire as late as the end of its second. Other values are refused when they are written.
+//! A time is a number (seconds since 1970) or a text, `YYYY-MM-DD` or `YYYY-MM-DDTHH:MM:SS[.fff]` with `Z` or an offset such as
+//! `+02:00`. Those with `Z` sort by time, so the expired documents are one range of the index. Within one second they do not sort by
+//! time, because `Z` sorts after a fraction; so a text may expire as late as the end of its second. A text with an offset is hidden
+//! at its time. It stands in the index at its local time: with a positive offset it is removed that much later, with a negative one
+//! the sweep passes over it until it has expired. Other values are refused when they are written.
 //!
 //! The clock is the system's ([`WallClock`]). If it is set back, documents that are hidden but not yet removed become visible
 //! again. If it is set forward, documents that expire because of it are removed permanently.
@@ -42,6 +44,7 @@ pub const AFTER_SECONDS_MAX: i64 = 31_557_600_000;
 
 const DATE_BYTES: usize = "2026-11-22".len();
 const SECOND_BYTES: usize = "2026-11-22T10:00:00".len();
+const OFFSET_BYTES: usize = "+02:00".len();
 
 /// The expiry limit: the latest expired time, in the two forms that a field may have.
 #[derive(Clone, Debug)]
@@ -101,7 +104,10 @@ impl ExpiryLimit {
             Scalar::Null => self.without_time == WithoutTime::All,
             Scalar::Integer(seconds) => seconds as f64 <= self.seconds(),
             Scalar::Real(seconds) => seconds <= self.seconds(),
-            Scalar::Text(text) => text <= self.text(),
+            Scalar::Text(text) => match with_offset(text) {
+                Some(ms) => ms <= self.ms,
+                None => text <= self.text(),
+            },
         }
     }
 }
@@ -140,24 +146,27 @@ pub(crate) fn check(name: &str, place: usize, row: &Row<'_, '_>) -> Result<(), W
         return Ok(());
     }
     let why = format!(
-        "{} is no time (\"{name}\"): seconds since 1970, \"YYYY-MM-DD\" or \"YYYY-MM-DDTHH:MM:SSZ\" (with a fraction of a second or without)",
+        "{} is no time (\"{name}\"): seconds since 1970, \"YYYY-MM-DD\" or \"YYYY-MM-DDTHH:MM:SSZ\" (also with a fraction of a second, and with +HH:MM for Z)",
         schema::shown(value)
     );
     Err(WriteError::invalid(why, format!("/{name}")))
 }
 
-/// Whether a text has one of the forms that sort by time, to the second.
+/// Whether a text is a time: one of the forms that sort by time to the second, or one with an offset.
 fn is_time(text: &str) -> bool {
     let bytes = text.as_bytes();
     let fits = |bytes: &[u8], form: &[u8]| {
         let same = |(byte, form): (&u8, &u8)| if *form == b'0' { byte.is_ascii_digit() } else { byte == form };
         bytes.len() == form.len() && bytes.iter().zip(form).all(same)
     };
-    let number = |from: usize| bytes[from..from + 2].iter().fold(0, |number, byte| number * 10 + (byte - b'0'));
+    let number = |from: usize, digits: usize| {
+        bytes[from..from + digits].iter().fold(0i32, |number, byte| number * 10 + i32::from(byte - b'0'))
+    };
     if bytes.len() < DATE_BYTES || !fits(&bytes[..DATE_BYTES], b"0000-00-00") {
         return false;
     }
-    if !(1..=12).contains(&number(5)) || !(1..=31).contains(&number(8)) {
+    let (year, month, day) = (number(0, 4), number(5, 2), number(8, 2));
+    if !(1..=12).contains(&month) || !(1..=dates::days_in_month(year, month)).contains(&day) {
         return false;
     }
     if bytes.len() == DATE_BYTES {
@@ -166,13 +175,29 @@ fn is_time(text: &str) -> bool {
     if bytes.len() <= SECOND_BYTES || !fits(&bytes[DATE_BYTES..SECOND_BYTES], b"T00:00:00") {
         return false;
     }
-    let fraction = match &bytes[SECOND_BYTES..] {
-        [b'Z'] => return number(11) < 24 && number(14) < 60 && number(17) < 60,
-        [b'.', fraction @ .., b'Z'] => fraction,
-        _ => return false,
+    let (hour, minute, second) = (number(11, 2), number(14, 2), number(17, 2));
+    let rest = &bytes[SECOND_BYTES..];
+    let zone = match rest.strip_prefix(b".") {
+        None => rest,
+        Some(fraction) => {
+            let digits = fraction.iter().take_while(|byte| byte.is_ascii_digit()).count();
+            if !(1..=9).contains(&digits) {
+                return false;
+            }
+            &fraction[digits..]
+        }
     };
-    let is_fraction = (1..=9).contains(&fraction.len()) && fraction.iter().all(u8::is_ascii_digit);
-    is_fraction && number(11) < 24 && number(14) < 60 && number(17) < 60
+    match zone {
+        // A leap second is the last one of its day in UTC.
+        b"Z" | b"z" => hour < 24 && minute < 60 && (second < 60 || (hour, minute, second) == (23, 59, 60)),
+        _ => zone.len() == OFFSET_BYTES && hour < 24 && minute < 60 && second < 60 && with_offset(text).is_some(),
+    }
+}
+
+/// The milliseconds since 1970 of a text with an offset, `2026-11-22T10:00:00+02:00`, which does not sort by time; of any other none.
+fn with_offset(text: &str) -> Option<i64> {
+    let zone = text.len().checked_sub(OFFSET_BYTES).filter(|start| *start >= SECOND_BYTES)?;
+    matches!(text.as_bytes()[zone], b'+' | b'-').then(|| dates::unix_ms(text))?
 }
 
 /// A time as such a text, clamped to the years 0 to 9999.
@@ -204,13 +229,18 @@ mod tests {
     }
 
     #[test]
-    fn only_texts_whose_order_is_that_of_time_to_the_second_are_times() {
+    fn only_dates_of_the_calendar_and_times_with_their_zone_are_times() {
         for text in [
             "2026-11-22",
             "0000-01-01",
             "2026-11-22T23:59:59Z",
             "2026-11-22T00:00:00.5Z",
             "2026-11-22T00:00:00.123456789Z",
+            "2024-02-29",
+            "2000-02-29T10:00:00z",
+            "2016-12-31T23:59:60Z",
+            "2026-11-22T10:00:00+01:00",
+            "2026-11-22T10:00:00.25-11:30",
         ] {
             assert!(is_time(text), "{text}");
         }
@@ -221,10 +251,20 @@ mod tests {
             "2026-00-01",
             "2026-01-32",
             "2026-1-1",
+            "2026-02-30",
+            "2026-02-29",
+            "2100-02-29",
+            "2026-04-31T10:00:00Z",
+            "2016-12-31T23:59:61Z",
+            "2016-12-31T18:59:60-05:00",
+            "2026-11-22T10:00:00+1:00",
+            "2026-11-22T10:00:00+25:00",
+            "2026-11-22T10:00:00+01:60",
+            "2026-11-22+01:00",
+            "2026-11-22T10:00:00 +01:00",
             "2026-11-22 10:00:00",
             "2026-11-22T10:00:00",
             "2026-11-22T10:00Z",
-            "2026-11-22T10:00:00+01:00",
             "2026-11-22T24:00:00Z",
             "2026-11-22T10:60:00Z",
             "2026-11-22T10:00:60Z",
@@ -255,6 +295,10 @@ mod tests {
             // It expires at the end of its second.
             (Scalar::Text("1970-01-01T00:00:00Z"), false),
             (Scalar::Text("1970-01-02"), false),
+            (Scalar::Text("1970-01-01T02:00:00.5+02:00"), true),
+            (Scalar::Text("1970-01-01T02:00:00.501+02:00"), false),
+            (Scalar::Text("1969-12-31T23:00:01-01:00"), false),
+            (Scalar::Text("1969-12-31T23:00:00-01:00"), true),
         ] {
             assert_eq!(due.has_come(field), expected, "{field:?}");
         }

@@ -5,7 +5,6 @@
 
 use std::io;
 
-use crate::encoding::row::plain;
 use crate::encoding::{Key, Row};
 use crate::engine::{self, BulkTree, SortedEntries, SortedRun, Sorter, Store, TreeId};
 use crate::error::WriteError;
@@ -133,15 +132,10 @@ impl<'c> Loader<'c> {
         }
         for (number, sorter) in &mut self.references {
             let place = &self.collection.references[*number];
-            let Some(value) = row.get(place.field).filter(|value| !value.is_null()) else { continue };
-            let found = plain(Some(value));
-            match place.target_kind.of_scalar(found.scalar()) {
+            let Some(found) = place.named(row) else { continue };
+            match found.key() {
                 Some(target) => sorter.push(target.as_bytes(), &self.value)?,
-                None => {
-                    let field = self.collection.names.name(place.field);
-                    let why = format!("\"{field}\" is no key of {}", place.target_name);
-                    return Ok(Err(WriteError::invalid(why, format!("/{field}"))));
-                }
+                None => return Ok(Err(place.dangling(&self.collection.names, &found))),
             }
         }
         Ok(Ok(()))

@@ -218,11 +218,8 @@ impl Definition {
             Ok(Some(Some(()))) => {
                 Err(WriteError::TooLarge { what: format!("a key of view {name}"), limit: KEY_BYTES_MAX as u64 })
             }
-            Ok(Some(None)) => Err(WriteError::Unavailable { why: "a stored document is damaged".to_string() }),
-            Err(fault) => {
-                let why = crate::sql::QueryError::from(fault);
-                Err(WriteError::invalid(format!("view {name} cannot take it: {why}"), ""))
-            }
+            Ok(Some(None)) => Err(refused(name, &"a computed text is not UTF-8")),
+            Err(fault) => Err(refused(name, &crate::sql::QueryError::from(fault))),
         }
     }
 
@@ -294,6 +291,12 @@ impl Definition {
         }
         Some(())
     }
+}
+
+/// The error for a document that has no place in a view.
+#[cold]
+fn refused(view: &str, why: &dyn std::fmt::Display) -> WriteError {
+    WriteError::invalid(format!("view {view} cannot take it: {why}"), "")
 }
 
 fn place<T: PartialEq>(list: &mut Vec<T>, wanted: T) -> usize {

@@ -111,8 +111,7 @@ impl Announced {
             Rule::Reference(reference) => match reference.named(row) {
                 None => Ok(()),
                 Some(value) => {
-                    let target = reference.target_kind.of_scalar(value.scalar());
-                    let is_there = match &target {
+                    let is_there = match value.key() {
                         None => false,
                         Some(target) => change.get(reference.target, target.as_bytes())?.is_some(),
                     };

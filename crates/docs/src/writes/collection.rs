@@ -7,14 +7,14 @@
 
 use std::sync::Arc;
 
-use binjson::{JsonValue, StoredDocument};
+use binjson::StoredDocument;
 use schema::{Schema, shown};
 
 use super::made_keys::Keys;
 use super::reference::{ReferencePlace, Referrer};
 use super::rule::{Announced, RuleScope};
 use crate::catalog::{Catalog, CollectionInfo, Readiness};
-use crate::encoding::row::plain;
+use crate::encoding::row::{key_value, plain};
 use crate::encoding::{FieldNumbers, KEY_BYTES_MAX, Key, KeyType, NAMES_MAX, Names, Plain, Row, index, order};
 use crate::engine::TreeId;
 use crate::error::WriteError;
@@ -255,7 +255,9 @@ impl Collection {
         entry.clear();
         value.clear();
         for &field in &places.fields {
-            order::encode(plain(row.get(field)).scalar(), entry);
+            // The key's entry is the key, however the document spells it.
+            let found = if field == self.key { None } else { Some(plain(row.get(field))) };
+            order::encode(found.as_ref().map_or(key.scalar(), Plain::scalar), entry);
         }
         order::encode(key.scalar(), entry);
         for &field in &places.included {
@@ -277,16 +279,6 @@ impl Collection {
         }
         bounded(out, "a unique value").map(|()| true)
     }
-}
-
-/// A document's value that is a key of this type.
-#[inline]
-pub(crate) fn key_value(kind: KeyType, value: JsonValue<'_>) -> Option<Plain<'_>> {
-    let found = plain(Some(value));
-    kind.of_scalar(found.scalar())?;
-    // `-0` is an integer in JSON, but a key has only one spelling. Booleans are 0 or 1 in queries, but no keys.
-    let is_other = value.raw().starts_with(b"-0") || matches!(value.raw().first(), Some(b't' | b'f'));
-    (kind == KeyType::String || !is_other).then_some(found)
 }
 
 fn bounded(key: &[u8], what: &str) -> Result<(), WriteError> {

@@ -22,7 +22,7 @@ pub(super) fn check_references<C: WriteTransaction>(
         if old.is_some_and(|old| old.raw(reference.field) == new.raw(reference.field)) {
             continue;
         }
-        let there = match reference.target_kind.of_scalar(found.scalar()) {
+        let there = match found.key() {
             None => false,
             Some(target) => {
                 let itself = reference.target == collection.info.tree && target.as_bytes() == key.as_bytes();

@@ -1,7 +1,9 @@
 //! References between collections, with the field's place in a row: those that a document has, and those to its collection.
 
+use binjson::JsonValue;
+
 use crate::catalog::{CollectionInfo, ExpireInfo, Readiness};
-use crate::encoding::row::plain;
+use crate::encoding::row::key_value;
 use crate::encoding::{Key, KeyType, Names, Plain, Row, order};
 use crate::engine::TreeId;
 use crate::error::WriteError;
@@ -15,6 +17,22 @@ pub(crate) struct ReferencePlace {
     pub(crate) target_name: String,
     /// Set if documents of the target expire.
     pub(crate) target_expires: Option<ExpireInfo>,
+}
+
+/// The value of a reference field.
+pub(crate) struct ReferenceValue<'d> {
+    value: JsonValue<'d>,
+    /// The value as a key of the target's type.
+    key: Option<Plain<'d>>,
+    kind: KeyType,
+}
+
+impl ReferenceValue<'_> {
+    /// The key of the document that it refers to. `None`: no document can have it.
+    #[inline]
+    pub(crate) fn key(&self) -> Option<Key<'_>> {
+        self.key.as_ref().and_then(|key| self.kind.of_scalar(key.scalar()))
+    }
 }
 
 #[derive(Debug)]
@@ -31,9 +49,9 @@ pub(crate) struct Referrer {
 impl ReferencePlace {
     /// The value of a row's reference field, unless missing or null.
     #[inline]
-    pub(crate) fn named<'d>(&self, row: &Row<'_, 'd>) -> Option<Plain<'d>> {
+    pub(crate) fn named<'d>(&self, row: &Row<'_, 'd>) -> Option<ReferenceValue<'d>> {
         let value = row.get(self.field).filter(|value| !value.is_null())?;
-        Some(plain(Some(value)))
+        Some(ReferenceValue { value, key: key_value(self.target_kind, value), kind: self.target_kind })
     }
 
     /// Whether a stored document of the target exists at a moment: it has not expired.
@@ -44,9 +62,13 @@ impl ReferencePlace {
 
     /// The error for a reference to a missing document.
     #[cold]
-    pub(crate) fn dangling(&self, names: &Names, found: &Plain<'_>) -> WriteError {
+    pub(crate) fn dangling(&self, names: &Names, found: &ReferenceValue<'_>) -> WriteError {
         let field = names.name(self.field);
-        let why = format!("\"{field}\": there is no {} in {}", found.shown(), self.target_name);
+        let (value, target) = (schema::shown(found.value), &self.target_name);
+        let why = match found.key() {
+            Some(_) => format!("\"{field}\": there is no {value} in {target}"),
+            None => format!("\"{field}\": {value} is no key of {target} (type {})", self.target_kind.name()),
+        };
         WriteError::invalid(why, format!("/{field}"))
     }
 }

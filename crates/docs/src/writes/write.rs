@@ -14,12 +14,13 @@
 
 use binjson::{Encoder, StoredDocument};
 
-use super::collection::{Collection, key_value};
+use super::collection::Collection;
 use super::long_check::LongCheck;
 use super::made_keys::Keys;
 use super::scratch::{WriteBuffers, WriteScratch};
 use super::{entries, integrity};
 use crate::encoding::Key;
+use crate::encoding::row::key_value;
 use crate::engine::{STAMP_BYTES, WriteTransaction};
 use crate::error::WriteError;
 use crate::expire::{AtWrite, ExpiryLimit};

@@ -92,11 +92,11 @@ struct Ready<'j>(Vec<&'j Relation>);
 
 impl Relations for Ready<'_> {
     fn get(&self, number: usize) -> Result<&Relation, Fault> {
-        self.0.get(number).copied().ok_or(Fault::Damaged("a plan"))
+        self.0.get(number).copied().ok_or(Fault::Plan)
     }
 
     fn ask(&self, _number: usize, _outer: &[OuterValue<'_>]) -> Result<Rc<Relation>, Fault> {
-        Err(Fault::Damaged("a plan"))
+        Err(Fault::Plan)
     }
 
     fn may_read(&self) -> bool {

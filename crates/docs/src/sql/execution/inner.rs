@@ -126,7 +126,7 @@ struct InnerQueries<'a> {
 
 impl Relations for InnerQueries<'_> {
     fn get(&self, number: usize) -> Result<&Relation, Fault> {
-        let kept = self.kept.0.get(number).ok_or(Fault::Damaged("a plan"))?;
+        let kept = self.kept.0.get(number).ok_or(Fault::Plan)?;
         if let Some(relation) = kept.relation.get() {
             return Ok(relation);
         }
@@ -137,7 +137,7 @@ impl Relations for InnerQueries<'_> {
     }
 
     fn ask(&self, number: usize, outer: &[OuterValue<'_>]) -> Result<Rc<Relation>, Fault> {
-        let kept = self.kept.0.get(number).ok_or(Fault::Damaged("a plan"))?;
+        let kept = self.kept.0.get(number).ok_or(Fault::Plan)?;
         if let Some(known) = kept.answers.borrow_mut().find(outer) {
             return Ok(known);
         }

@@ -34,15 +34,16 @@ const WAITING: (usize, usize) = (1, 4);
 const SEEN: (usize, usize) = (1, 8);
 /// Rows are handed to the consumer in batches of about this size.
 const BATCH_BYTES: usize = 16 << 10;
-/// Faults, by number. A row of DISTINCT reports its fault only if no equal row precedes it.
-fn faults(meter: &Meter<'_>) -> [Fault; 10] {
+/// Faults of values, by number. A row of DISTINCT reports its fault only if no equal row precedes it.
+fn faults(meter: &Meter<'_>) -> [Fault; 11] {
     [
         Fault::IntegerOverflow,
         Fault::TextTooLong,
         Fault::PatternTooLong,
         Fault::PatternTooCostly,
         Fault::Json,
-        Fault::JsonPath,
+        Fault::LoneSurrogate,
+        Fault::NotUtf8,
         Fault::JsonLabel,
         Fault::Conversion,
         meter.exceeded(),
@@ -50,10 +51,25 @@ fn faults(meter: &Meter<'_>) -> [Fault; 10] {
     ]
 }
 
+/// The number of a fault. The place in a malformed path is a negative one.
+fn number_of(fault: Fault, meter: &Meter<'_>) -> Option<i64> {
+    match fault {
+        Fault::JsonPath(at) => Some(-i64::from(at)),
+        fault => faults(meter).iter().position(|known| *known == fault).map(|number| number as i64),
+    }
+}
+
+/// The fault of a number. `None`: there is none.
+fn of_number(number: i64, meter: &Meter<'_>) -> Option<Fault> {
+    match u32::try_from(number.checked_neg()?) {
+        Ok(at) if at > 0 => Some(Fault::JsonPath(at)),
+        _ => faults(meter).get(usize::try_from(number).ok()?).copied(),
+    }
+}
+
 const LENGTH_BYTES: usize = size_of::<u32>();
 /// The bytes before a row's fields.
 const HEAD_BYTES: usize = LENGTH_BYTES + size_of::<u64>();
-const DAMAGED: Fault = Fault::Damaged("a row of a part");
 
 /// Whether a plan's rows, of which `keep` are wanted, are scanned in parts and delivered one by one, and whether that pays.
 pub(super) fn is_listed(plan: &Plan, keep: Option<usize>, workers: &Workers) -> bool {
@@ -192,7 +208,7 @@ impl<S: RowSink + ?Sized> Run<'_, S> {
                 let mut rows = &rows[..];
                 while !rows.is_empty() {
                     let row = take_sized(&mut rows)?;
-                    let (read, row) = row.split_first_chunk().ok_or(DAMAGED)?;
+                    let (read, row) = row.split_first_chunk().ok_or(Fault::Plan)?;
                     check(shared.is_late(u64::from_le_bytes(*read), rows_max))?;
                     self.give_row(row)?;
                 }
@@ -213,16 +229,16 @@ impl<S: RowSink + ?Sized> Run<'_, S> {
             return self.give_kept(row);
         }
         let (FieldValue::Json(key), found) = (sort::take_field(&mut row), sort::take_field(&mut row)) else {
-            return Err(DAMAGED.into());
+            return Err(Fault::Plan.into());
         };
         let new = self.note_distinct(key)?;
         let mut row = match found {
             _ if new == Distinct::Known => return Ok(()),
             FieldValue::Json(row) => row,
             FieldValue::Value(Value::Integer(fault)) => {
-                return Err(faults(self.fixed.meter).get(fault as usize).copied().unwrap_or(DAMAGED).into());
+                return Err(of_number(fault, self.fixed.meter).unwrap_or(Fault::Plan).into());
             }
-            FieldValue::Value(_) => return Err(DAMAGED.into()),
+            FieldValue::Value(_) => return Err(Fault::Plan.into()),
         };
         if new == Distinct::Late {
             return Ok(self.keep_late(key, row)?);
@@ -263,8 +279,8 @@ impl<S: RowSink + ?Sized> Run<'_, S> {
         self.sink.field(0, FieldValue::Json(&key));
         match row {
             Ok(row) => self.sink.field(1, FieldValue::Json(&row)),
-            Err(fault) => match faults(self.fixed.meter).iter().position(|known| *known == fault) {
-                Some(number) => self.sink.field(1, FieldValue::Value(Value::Integer(number as i64))),
+            Err(fault) => match number_of(fault, self.fixed.meter) {
+                Some(number) => self.sink.field(1, FieldValue::Value(Value::Integer(number))),
                 None => return Err(fault.into()),
             },
         }

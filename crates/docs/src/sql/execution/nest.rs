@@ -81,7 +81,7 @@ impl<'e, S: RowSink + ?Sized> Run<'e, S> {
                 for value in values {
                     match value.evaluate(&self.scope(outer))? {
                         Value::Null => return Ok(()),
-                        value => order::lower(value.scalar().ok_or(Fault::Damaged("a text"))?, &mut keys.from),
+                        value => order::lower(value.scalar().ok_or(Fault::NotUtf8)?, &mut keys.from),
                     }
                 }
                 match self.view.get(*tree, &keys.from)? {
@@ -164,7 +164,7 @@ impl<'e, S: RowSink + ?Sized> Run<'e, S> {
         if hash.is_some() && !self.hash_key(sought, outer, &mut keys.key)? {
             return Ok(());
         }
-        let relations = self.fixed.relations.ok_or(Fault::Damaged("a plan"))?;
+        let relations = self.fixed.relations.ok_or(Fault::Plan)?;
         let asked;
         let relation = if outer_values.is_empty() {
             relations.get(inner)?
@@ -426,7 +426,7 @@ fn bound_value<'a>(expr: &'a Expr, scope: &Scope<'a>, room: &mut RowRoom<'_>) ->
         Value::Null => Ok(None),
         value => {
             room.take(FieldValue::Value(value))?;
-            value.scalar().map(Some).ok_or(Fault::Damaged("a text"))
+            value.scalar().map(Some).ok_or(Fault::NotUtf8)
         }
     }
 }

@@ -111,7 +111,7 @@ impl<S: RowSink + ?Sized> Run<'_, S> {
     }
 
     fn gather_rows(&self, inner: usize, encoding: Encoding, keys: &mut PointKeys) -> Result<(), QueryError> {
-        let relation = self.fixed.relations.ok_or(Fault::Damaged("a plan"))?.get(inner)?;
+        let relation = self.fixed.relations.ok_or(Fault::Plan)?.get(inner)?;
         let mut arena = RowArena::new(self.fixed.meter);
         for row in 0..relation.len() {
             self.fixed.meter.tick(ROW_UNITS)?;
@@ -157,7 +157,7 @@ fn encode(value: Value<'_>, encoding: Encoding, out: &mut Vec<u8>) -> Result<boo
         Encoding::Key(kind) => Ok(as_key(value, kind).map(|key| out.extend_from_slice(key.as_bytes())).is_some()),
         Encoding::Ordered if value.is_null() => Ok(false),
         Encoding::Ordered => {
-            order::lower(value.scalar().ok_or(Fault::Damaged("a text"))?, out);
+            order::lower(value.scalar().ok_or(Fault::NotUtf8)?, out);
             Ok(true)
         }
     }

@@ -110,11 +110,15 @@ impl Repeatable {
 fn is_timeless(function: Function, arguments: &[Expr]) -> bool {
     let place = match function {
         Function::Date(DateFunction::Strftime) => 1,
+        Function::Date(DateFunction::TimeDiff) => return arguments.iter().all(is_number),
         Function::Date(_) => 0,
         _ => return true,
     };
-    let time = arguments.get(place);
-    matches!(time, Some(Expr::Parameter(_) | Expr::Literal(OwnedValue::Integer(_) | OwnedValue::Real(_))))
+    arguments.get(place).is_some_and(is_number)
+}
+
+fn is_number(time: &Expr) -> bool {
+    matches!(time, Expr::Parameter(_) | Expr::Literal(OwnedValue::Integer(_) | OwnedValue::Real(_)))
 }
 
 impl Remembered {
@@ -161,7 +165,7 @@ pub(crate) fn evaluate<'a>(
     }
     let mut known = Workspace::new(arena, fixed.meter).list(1)?;
     known.push(*fixed);
-    let [fixed] = known.into_bump_slice() else { return Err(Fault::Damaged("a plan")) };
+    let [fixed] = known.into_bump_slice() else { return Err(Fault::Plan) };
     let scope = Scope { frame: None, fixed, arena };
     let mut values = scope.workspace().list(constants.len())?;
     for (constant, repeatable) in constants.iter().zip(repeatable) {

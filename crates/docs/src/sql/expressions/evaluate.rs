@@ -31,7 +31,7 @@ impl Expr {
             Expr::Parameter(slot) => Ok(fixed.parameters[*slot]),
             Expr::Constant(slot) => fixed.constants[*slot],
             Expr::Outer(place) => Ok(fixed.outer[*place].value),
-            _ => Err(Fault::Damaged("a value known ahead")),
+            _ => Err(Fault::Plan),
         }
     }
 
@@ -330,7 +330,7 @@ pub(crate) fn ask<'a>(number: usize, outer: &'a [Expr], scope: &Scope<'a>) -> Re
         let value = field.decode(scope.workspace())?;
         values_of_outer.push(OuterValue { field, value });
     }
-    scope.fixed.relations.ok_or(Fault::Damaged("a plan"))?.ask(number, &values_of_outer)
+    scope.fixed.relations.ok_or(Fault::Plan)?.ask(number, &values_of_outer)
 }
 
 fn first_value<'a>(relation: &'a Relation, place: usize, workspace: Workspace<'a>) -> Result<Value<'a>, Fault> {

@@ -9,7 +9,8 @@ use std::cell::Cell;
 use binjson::{FieldCache, FieldName, StoredDocument};
 use bumpalo::Bump;
 
-use crate::encoding::{IncludedValues, Key, KeyType, Scalar, order};
+use crate::encoding::row::key_value;
+use crate::encoding::{IncludedValues, Key, KeyType, Plain, Scalar, key, order};
 use crate::sql::limits::{Fault, Meter};
 use crate::sql::rows::{Relation, Relations, relation};
 use crate::sql::values::json::{self, Step};
@@ -26,6 +27,8 @@ pub(crate) enum FieldPlace {
     Key(KeyType),
     /// The document.
     Document,
+    /// The document, which may spell its key 5 as 5.0.
+    DocumentKey(KeyType),
     /// A field of a kept row, by its place there.
     Row(usize),
 }
@@ -117,13 +120,19 @@ impl<'a> Scope<'a> {
             return Ok(FieldValue::Value(Value::Null));
         };
         match source.place {
-            FieldPlace::Document => {
-                let Some(document) = frame.document else { return Err(Fault::Damaged("a document")) };
+            FieldPlace::Document | FieldPlace::DocumentKey(_) => {
+                let Some(document) = frame.document else { return Err(Fault::Plan) };
                 let place = &self.fixed.caches[column];
                 let mut cache = place.get();
                 let found = document.field_named(&source.name, &mut cache);
                 place.set(cache);
-                Ok(found.map_or(FieldValue::Value(Value::Null), |value| FieldValue::Json(value.raw())))
+                let Some(value) = found else { return Ok(FieldValue::Value(Value::Null)) };
+                if let FieldPlace::DocumentKey(kind) = source.place
+                    && let Some(Plain::Integer(key)) = key_value(kind, value)
+                {
+                    return Ok(FieldValue::Value(Value::Integer(key)));
+                }
+                Ok(FieldValue::Json(value.raw()))
             }
             FieldPlace::Included(place) => {
                 let mut included = IncludedValues::new(frame.value);
@@ -149,7 +158,7 @@ impl<'a> Scope<'a> {
 
     /// The rows of a subquery.
     pub(crate) fn relation(&self, number: usize) -> Result<&'a Relation, Fault> {
-        self.fixed.relations.ok_or(Fault::Damaged("a plan"))?.get(number)
+        self.fixed.relations.ok_or(Fault::Plan)?.get(number)
     }
 
     /// A column as a value.
@@ -172,7 +181,7 @@ impl<'a> Scope<'a> {
 pub(in crate::sql) fn whole(value: Value<'_>) -> Option<i64> {
     match value {
         Value::Integer(integer) => Some(integer),
-        Value::Real(real) if real == real.trunc() && real.abs() < 9.2e18 => Some(real as i64),
+        Value::Real(real) => key::whole(real),
         _ => None,
     }
 }
@@ -180,10 +189,7 @@ pub(in crate::sql) fn whole(value: Value<'_>) -> Option<i64> {
 /// The key that a value equals, if any.
 #[inline]
 pub(crate) fn as_key(value: Value<'_>, kind: KeyType) -> Option<Key<'_>> {
-    match kind {
-        KeyType::String => kind.of_scalar(value.scalar()?),
-        KeyType::U32 | KeyType::I64 => kind.of_scalar(Scalar::Integer(whole(value)?)),
-    }
+    kind.of_scalar(value.scalar()?)
 }
 
 pub(crate) fn of_scalar(scalar: Scalar<'_>) -> Value<'_> {

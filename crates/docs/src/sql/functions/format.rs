@@ -7,7 +7,7 @@
 //!   text is always UTF-8.
 //! - An unknown conversion ends the output.
 
-use super::pattern;
+use super::pattern::{self, until_nul};
 use crate::sql::limits::{Fault, TEXT_BYTES_MAX};
 use crate::sql::values::{Digits, Rounding, TextBuilder, Value, Workspace};
 
@@ -164,9 +164,9 @@ pub(crate) fn printf<'a>(format: &[u8], arguments: &[Value<'a>], workspace: Work
             b'n' => {}
             b'%' => pad(b"%", &spec, &mut out)?,
             b'f' | b'e' | b'E' | b'g' | b'G' => real(next().to_real(), &spec, &mut out, workspace)?,
-            b's' | b'z' => text(next().to_text(workspace)?.unwrap_or_default(), &spec, &mut out)?,
-            b'c' => character(next().to_text(workspace)?.unwrap_or_default(), &spec, &mut out, workspace)?,
-            b'q' | b'Q' | b'w' => escaped(next().to_text(workspace)?, &spec, &mut out, workspace)?,
+            b's' | b'z' => text(until_nul(next().to_text(workspace)?.unwrap_or_default()), &spec, &mut out)?,
+            b'c' => character(until_nul(next().to_text(workspace)?.unwrap_or_default()), &spec, &mut out, workspace)?,
+            b'q' | b'Q' | b'w' => escaped(next().to_text(workspace)?.map(until_nul), &spec, &mut out, workspace)?,
             _ => integer(next().to_integer(), &spec, &mut out, workspace)?,
         }
     }

@@ -3,11 +3,13 @@
 //! Texts are valid and minified, and so are the results: a change replaces a range of bytes. Every change copies the text,
 //! which counts against the budget as any result does.
 
+use bumpalo::Bump;
 use bumpalo::collections::Vec as BumpVec;
 
-use crate::sql::limits::Fault;
+use crate::sql::limits::{Fault, Meter};
 use crate::sql::values::json::{self, PathStep};
-use crate::sql::values::{TextBuilder, Value, Workspace, value};
+use crate::sql::values::value::compare;
+use crate::sql::values::{TextBuilder, Workspace, value};
 
 /// Which values [`put`] writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -137,44 +139,63 @@ pub(crate) fn patch<'a>(
         return out.extend(patch);
     }
     let target = target.filter(|target| target.first() == Some(&b'{')).unwrap_or(b"{}");
-    let meter = workspace.meter;
+    // Each field of the patch changes the first field of its name, as in SQLite: names may occur more than once on both sides.
+    let mut fields = workspace.list(json::fields(target).count() + json::fields(patch).count())?;
+    fields.extend(json::fields(target));
+    for (name, new) in json::fields(patch) {
+        workspace.meter.tick_bytes(new.len() + size_of_val(&fields[..]))?;
+        let place = place_of(name, &fields, workspace)?;
+        if new == b"null" {
+            place.map(|place| fields.remove(place));
+            continue;
+        }
+        let value = match new.first() {
+            Some(b'{') => {
+                let mut text = workspace.text();
+                self::patch(place.map(|place| fields[place].1), new, &mut text, workspace)?;
+                text.finish()
+            }
+            _ => new,
+        };
+        match place {
+            Some(place) => fields[place].1 = value,
+            None => fields.push((name, value)),
+        }
+    }
     out.push(b'{')?;
-    let mut is_first = true;
-    let mut begin = |name: &[u8], out: &mut TextBuilder<'a>| {
-        if !std::mem::take(&mut is_first) {
+    for (place, (name, value)) in fields.iter().enumerate() {
+        if place > 0 {
             out.push(b',')?;
         }
         out.extend(name)?;
-        out.push(b':')
-    };
-    for (name, old) in json::fields(target) {
-        meter.tick_bytes(old.len() + patch.len())?;
-        match field(patch, name, workspace)? {
-            Some(b"null") => {}
-            None => {
-                begin(name, out)?;
-                out.extend(old)?;
-            }
-            Some(new) => {
-                begin(name, out)?;
-                self::patch(Some(old), new, out, workspace)?;
-            }
-        }
-    }
-    for (name, new) in json::fields(patch).filter(|(_, new)| *new != b"null") {
-        meter.tick_bytes(new.len() + target.len())?;
-        if field(target, name, workspace)?.is_none() {
-            begin(name, out)?;
-            self::patch(None, new, out, workspace)?;
-        }
+        out.push(b':')?;
+        out.extend(value)?;
     }
     out.push(b'}')
 }
 
-/// The value of an object's field, by its quoted name in another text.
-fn field<'a>(object: &'a [u8], name: &'a [u8], workspace: Workspace<'a>) -> Result<Option<&'a [u8]>, Fault> {
-    let Value::Text(name) = value::of_json(name, workspace)? else { return Ok(None) };
-    Ok(std::str::from_utf8(name).ok().and_then(|name| PathStep::Field(name).of(object)))
+/// The place of the first field with a name; names are compared as texts, whatever their escapes.
+fn place_of<'a>(
+    name: &'a [u8],
+    fields: &[(&'a [u8], &'a [u8])],
+    workspace: Workspace<'a>,
+) -> Result<Option<usize>, Fault> {
+    let has_escape = |name: &[u8]| name.contains(&b'\\');
+    let mut decoded = Bump::new(); // Allocates only for a name with escapes.
+    let (meter, is_escaped) = (Meter::unbounded(), has_escape(name));
+    for (place, (known, _)) in fields.iter().enumerate() {
+        let mut is_same = name == *known;
+        if !is_same && (is_escaped || has_escape(known)) {
+            workspace.meter.tick_bytes(name.len() + known.len())?;
+            decoded.reset();
+            let text = |name| value::of_json(name, Workspace::new(&decoded, &meter));
+            is_same = compare(text(name)?, text(known)?).is_eq();
+        }
+        if is_same {
+            return Ok(Some(place));
+        }
+    }
+    Ok(None)
 }
 
 /// The steps of a path, which is checked as a whole.
@@ -182,11 +203,12 @@ fn steps<'a, 'p>(path: &'p [u8], workspace: Workspace<'a>) -> Result<BumpVec<'a,
 where
     'p: 'a,
 {
-    let mut rest = json::steps_of(path)?;
+    let all = json::steps_of(path)?;
+    let mut rest = all;
     // Each step has at least two bytes.
     let mut steps = workspace.list(rest.len() / 2)?;
     while !rest.is_empty() {
-        let (step, after) = json::first_step(rest).ok_or(Fault::JsonPath)?;
+        let (step, after) = json::first_step(rest).ok_or_else(|| json::malformed(all, rest))?;
         steps.push(step);
         rest = after;
     }

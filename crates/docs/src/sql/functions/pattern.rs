@@ -29,6 +29,12 @@ pub(crate) fn character(text: &[u8]) -> Option<(&[u8], usize)> {
     Some((&text[..length], length))
 }
 
+/// The part of a text before its first NUL. Several functions of SQLite end there, and so do ours.
+#[inline]
+pub(crate) fn until_nul(text: &[u8]) -> &[u8] {
+    memchr::memchr(0, text).map_or(text, |end| &text[..end])
+}
+
 /// The number of characters.
 pub(crate) fn length(text: &[u8]) -> i64 {
     text.iter().filter(|&&b| b & 0xc0 != 0x80).count() as i64
@@ -110,6 +116,7 @@ fn matches(
 
 /// `text LIKE pattern ESCAPE escape`.
 pub(crate) fn like(pattern: &[u8], text: &[u8], escape: Option<&[u8]>, meter: &Meter<'_>) -> Result<bool, Fault> {
+    let (pattern, text) = (until_nul(pattern), until_nul(text));
     matches(pattern, text, meter, |pattern, text| match character(pattern) {
         Some((c, length)) if escape == Some(c) => match character(&pattern[length..]) {
             Some((literal, more)) => Piece::of(length + more, same(literal, text)),
@@ -129,6 +136,7 @@ fn same(character_wanted: &[u8], text: &[u8]) -> Option<usize> {
 
 /// `text GLOB pattern`.
 pub(crate) fn glob(pattern: &[u8], text: &[u8], meter: &Meter<'_>) -> Result<bool, Fault> {
+    let (pattern, text) = (until_nul(pattern), until_nul(text));
     matches(pattern, text, meter, |pattern, text| match character(pattern) {
         Some((b"*", _)) => Piece::Any,
         Some((b"?", _)) => Piece::of(1, character(text).map(|(_, used)| used)),

@@ -142,6 +142,7 @@ pub(crate) const FUNCTIONS: &[(&str, Function, usize, usize)] = &[
     ("tan", Function::Mathematics(Mathematics::Tan), 1, 1),
     ("tanh", Function::Mathematics(Mathematics::Tanh), 1, 1),
     ("time", Function::Date(DateFunction::Time), 0, ARGUMENTS_MAX),
+    ("timediff", Function::Date(DateFunction::TimeDiff), 2, 2),
     ("trim", Function::Trim, 1, 2),
     ("trunc", Function::Mathematics(Mathematics::Trunc), 1, 1),
     ("typeof", Function::TypeOf, 1, 1),
@@ -182,7 +183,9 @@ pub(crate) fn call<'a>(
         Function::OctetLength => text()?.map_or(Value::Null, |text| Value::Integer(text.len() as i64)),
         Function::Quote => return quote(first, workspace),
         Function::Instr => return instr(first, arguments[1], workspace),
-        Function::Length => text()?.map_or(Value::Null, |text| Value::Integer(pattern::length(text))),
+        Function::Length => {
+            text()?.map_or(Value::Null, |text| Value::Integer(pattern::length(pattern::until_nul(text))))
+        }
         Function::Lower => return fold(first, workspace, |byte| byte.to_ascii_lowercase()),
         Function::Upper => return fold(first, workspace, |byte| byte.to_ascii_uppercase()),
         Function::Trim => return trim(arguments, true, true, workspace),
@@ -196,7 +199,7 @@ pub(crate) fn call<'a>(
         }
         Function::Printf => match text()? {
             None => Value::Null,
-            Some(text) => return format::printf(text, &arguments[1..], workspace),
+            Some(text) => return format::printf(pattern::until_nul(text), &arguments[1..], workspace),
         },
         Function::Replace => return replace(arguments, workspace),
         Function::Round => match (first, arguments.get(1)) {
@@ -213,9 +216,9 @@ pub(crate) fn call<'a>(
     })
 }
 
-/// The first character of a text that is valid UTF-8.
+/// The first character of a text that is valid UTF-8, unless it is NUL.
 fn first_character(text: &[u8]) -> Option<char> {
-    std::str::from_utf8(text).ok()?.chars().next()
+    std::str::from_utf8(text).ok()?.chars().next().filter(|character| *character != '\0')
 }
 
 fn abs(value: Value<'_>) -> Result<Value<'_>, Fault> {
@@ -272,7 +275,7 @@ fn quote<'a>(value: Value<'a>, workspace: Workspace<'a>) -> Result<Value<'a>, Fa
         Value::Text(text) => {
             let mut out = workspace.text_of(text.len() + 2)?;
             out.push(b'\'')?;
-            for &byte in text {
+            for &byte in pattern::until_nul(text) {
                 out.fill(byte, if byte == b'\'' { 2 } else { 1 })?;
             }
             out.push(b'\'')?;
@@ -331,7 +334,7 @@ fn trim<'a>(arguments: &[Value<'a>], left: bool, right: bool, workspace: Workspa
         None => b" ",
         Some(set) => match set.to_text(workspace)? {
             None => return Ok(Value::Null),
-            Some(set) => set,
+            Some(set) => pattern::until_nul(set),
         },
     };
     // The set is sorted, because both text and set may be long. A character's bytes are used as a number.
@@ -365,11 +368,11 @@ fn replace<'a>(arguments: &[Value<'a>], workspace: Workspace<'a>) -> Result<Valu
     let (Some(text), Some(from), Some(to)) = texts else {
         // Replacing an empty text changes nothing, even if the replacement is NULL.
         return Ok(match texts {
-            (Some(text), Some(b""), None) => Value::Text(text),
+            (Some(text), Some([] | [0, ..]), None) => Value::Text(text),
             _ => Value::Null,
         });
     };
-    if from.is_empty() {
+    if matches!(from, [] | [0, ..]) {
         return Ok(Value::Text(text));
     }
     let mut found = memmem::find_iter(text, from).peekable();
@@ -389,7 +392,7 @@ fn replace<'a>(arguments: &[Value<'a>], workspace: Workspace<'a>) -> Result<Valu
 /// SUBSTR(text, from[, count]): characters from 1, negative ones from the end; a negative count takes the characters before
 /// `from`.
 fn substr<'a>(arguments: &[Value<'a>], workspace: Workspace<'a>) -> Result<Value<'a>, Fault> {
-    let Some(text) = arguments[0].to_text(workspace)? else { return Ok(Value::Null) };
+    let Some(text) = arguments[0].to_text(workspace)?.map(pattern::until_nul) else { return Ok(Value::Null) };
     if arguments[1..].iter().any(|value| value.is_null()) {
         return Ok(Value::Null);
     }
@@ -436,7 +439,7 @@ fn date<'a>(
     for argument in arguments {
         // A number is a time value as a number, but a format or modifier by its text.
         match argument.to_text(workspace)? {
-            Some(text) => texts.push(text),
+            Some(text) => texts.push(pattern::until_nul(text)),
             None => return Ok(Value::Null),
         }
     }

@@ -87,6 +87,13 @@ pub enum QueryError {
     Unwanted,
     /// Stored bytes violate their layout.
     Damaged(&'static str),
+    /// The execution does not find what its plan promises: a mistake of this program.
+    Plan,
+    /// A computed JSON path is malformed.
+    JsonPath {
+        /** The first character that does not fit, from 1. */
+        at: u32,
+    },
     /// The number of given values differs from the number of the query's parameters.
     Parameters {
         /** The number of the query's parameters. */
@@ -135,6 +142,10 @@ impl fmt::Display for QueryError {
             }
             QueryError::Unwanted => f.write_str("the query's rows are no longer wanted"),
             QueryError::Damaged(what) => write!(f, "damaged data: {what}"),
+            QueryError::Plan => f.write_str("the query's plan does not fit its execution: please report this query"),
+            QueryError::JsonPath { at } => {
+                write!(f, "a JSON path cannot be read at its character {at}: it is like $.name[0]")
+            }
             QueryError::Parameters { expected, given } => {
                 write!(f, "{given} parameters given, the query has {expected}")
             }
@@ -223,8 +234,10 @@ impl QueryError {
 pub(crate) enum Fault {
     /// An integer result does not fit 64 bits where SQL makes that an error.
     IntegerOverflow,
-    /// A stored value violates its layout.
+    /// Bytes read from disk violate their layout.
     Damaged(&'static str),
+    /// A part of the execution that the plan promises is missing: a mistake of this program.
+    Plan,
     /// A computed text exceeds its limit.
     TextTooLong,
     /// A pattern of LIKE or GLOB exceeds its limit.
@@ -233,8 +246,12 @@ pub(crate) enum Fault {
     PatternTooCostly,
     /// Text that should be JSON is not.
     Json,
-    /// A JSON path is malformed.
-    JsonPath,
+    /// A string in a JSON text has an escape that is no character.
+    LoneSurrogate,
+    /// A JSON path is malformed at this character, counted from 1.
+    JsonPath(u32),
+    /// A computed text that is compared with keys or index entries is not UTF-8.
+    NotUtf8,
     /// The name of a field of `json_object` is not text.
     JsonLabel,
     /// A format of PRINTF requests a conversion that this version lacks.
@@ -271,7 +288,12 @@ impl From<Fault> for QueryError {
             Fault::Result(limit) => QueryError::Limit { what: RESULT, limit: limit as u64 },
             Fault::Deadline => QueryError::Deadline,
             Fault::Json => QueryError::Value("malformed JSON"),
-            Fault::JsonPath => QueryError::Value("a JSON path that cannot be read: it is like $.name[0]"),
+            Fault::LoneSurrogate => QueryError::Value(
+                "a string in a JSON text has an escape \\ud800 to \\udfff that is not a pair, and so is no character",
+            ),
+            Fault::JsonPath(at) => QueryError::JsonPath { at },
+            Fault::NotUtf8 => QueryError::Value("a computed text that is compared with stored ones is not UTF-8"),
+            Fault::Plan => QueryError::Plan,
             Fault::Inner => QueryError::Value(INNER_FAILED),
             Fault::JsonLabel => QueryError::Value("json_object takes texts as names"),
             Fault::Conversion => {

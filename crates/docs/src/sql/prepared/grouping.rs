@@ -12,9 +12,11 @@ use sqlparser::tokenizer::Location;
 
 use super::column_types::Inference;
 use crate::catalog::Catalog;
+use crate::encoding::KeyType;
 use crate::engine::TreeId;
 use crate::sql::expressions::{AggregateKind, ColumnSource, Expr, FieldPlace, Fixed, Frame, Scope};
 use crate::sql::functions::Function;
+use crate::sql::functions::dates::DateFunction;
 use crate::sql::limits::{Budget, Fault, Meter, SqlError, SqlErrorKind};
 use crate::sql::resolve::{self, Logical};
 use crate::sql::syntax::parse;
@@ -140,7 +142,9 @@ impl Grouping {
             grouping.outputs.push((output.name.clone(), found));
         }
         grouping.check(&logical, at)?;
-        grouping.sources = grouping.columns.iter().map(|name| source(name)).collect();
+        let key = &table.key;
+        grouping.sources =
+            grouping.columns.iter().map(|name| source(name, (*name == key.field).then_some(key.kind))).collect();
         Ok(grouping)
     }
 
@@ -316,8 +320,10 @@ fn take_rollup(select: &mut ast::Select) -> Result<bool, SqlError> {
     if list.is_empty() { refuse("ROLLUP takes at least one expression", Some(at)) } else { Ok(true) }
 }
 
-fn source(name: &str) -> ColumnSource {
-    ColumnSource { level: 0, place: FieldPlace::Document, name: FieldName::new(name) }
+/// Where a field is read: the collection's key has a type.
+fn source(name: &str, key: Option<KeyType>) -> ColumnSource {
+    let place = key.map_or(FieldPlace::Document, FieldPlace::DocumentKey);
+    ColumnSource { level: 0, place, name: FieldName::new(name) }
 }
 
 fn refuse_clauses(logical: &Logical, at: Location) -> Result<(), SqlError> {
@@ -339,10 +345,13 @@ fn refuse_clauses(logical: &Logical, at: Location) -> Result<(), SqlError> {
 /// Whether it is a date function without a time value, or with `'now'`.
 fn asks_for_the_time(expr: &Expr) -> bool {
     let Expr::Call(Function::Date(function), arguments) = expr else { return false };
-    let place = usize::from(*function == crate::sql::functions::dates::DateFunction::Strftime);
-    match arguments.get(place) {
-        None => true,
-        Some(Expr::Literal(OwnedValue::Text(text))) => text.trim_ascii().eq_ignore_ascii_case(b"now"),
-        Some(_) => false,
+    let is_now = |time: &Expr| match time {
+        Expr::Literal(OwnedValue::Text(text)) => text.trim_ascii().eq_ignore_ascii_case(b"now"),
+        _ => false,
+    };
+    match function {
+        DateFunction::TimeDiff => arguments.iter().any(is_now),
+        DateFunction::Strftime => arguments.get(1).is_none_or(is_now),
+        _ => arguments.first().is_none_or(is_now),
     }
 }

@@ -7,7 +7,7 @@ use super::syntax::{plain_argument, single};
 use super::{Clause, Column, Resolved, Resolver, RowSource, invalid, not_yet, shortened, unknown};
 use crate::sql::expressions::{AGGREGATES, Affinity, AggregateCall, AggregateKind, Expr};
 use crate::sql::functions::{FUNCTIONS, Function, JsonFunction, dates, format};
-use crate::sql::values::OwnedValue;
+use crate::sql::values::{OwnedValue, json};
 
 impl<'c> Resolver<'c> {
     pub(super) fn function(&mut self, function: &'c ast::Function, clause: Clause) -> Resolved<Expr> {
@@ -230,10 +230,38 @@ pub(super) fn check_literals(function: Function, arguments: &[Expr], at: Locatio
             Some(conversion) => not_yet(&format!("the conversion %{conversion}"), at),
             None => Ok(()),
         },
+        Function::Json(function) => {
+            let is_path = |place: &usize| match function {
+                JsonFunction::Put(_) => place % 2 == 1,
+                JsonFunction::Extract | JsonFunction::Remove | JsonFunction::Type | JsonFunction::ArrayLength => {
+                    *place > 0
+                }
+                _ => false,
+            };
+            let paths = (0..arguments.len()).filter(is_path).filter_map(|place| text(&arguments[place]));
+            paths.into_iter().try_for_each(|path| check_path(&path, at))
+        }
         Function::Date(_) => match arguments.iter().filter_map(text).find(|text| dates::unsupported_modifier(text)) {
             Some(modifier) => not_yet(&format!("the modifier '{}'", String::from_utf8_lossy(&modifier)), at),
             None => Ok(()),
         },
         _ => Ok(()),
+    }
+}
+
+/// Refuses a constant JSON path that is malformed. SQLite does so when it first evaluates it.
+fn check_path(path: &[u8], at: Location) -> Resolved<()> {
+    match json::mistake_in(path) {
+        None => Ok(()),
+        Some(character) => {
+            let path = String::from_utf8_lossy(path);
+            invalid(
+                &format!(
+                    "the JSON path '{}' cannot be read at its character {character}: it is like $.name[0]",
+                    shortened(&path)
+                ),
+                at,
+            )
+        }
     }
 }

@@ -205,19 +205,15 @@ fn upsert(changing: &Changing, table: &Ident, update: &ast::DoUpdate, catalog: &
     resolver.has_excluded = true;
     resolver.add_collection(table)?;
     let (mut fields, mut values) = (Vec::new(), Vec::new());
-    for assignment in &update.assignments {
-        let (names, exprs) = assigned(assignment)?;
-        resolver.changed_fields(names, &mut fields)?;
-        let forms = resolver.values(exprs)?;
-        for (expr, form) in exprs.iter().zip(forms) {
-            values.push(match excluded(expr) {
-                None => Assigned::Made(form),
-                Some(name) => {
-                    let name = resolver.field(0, name).unwrap_or_else(|| name.to_owned());
-                    Assigned::New(changing.fields.iter().position(|field| *field == name))
-                }
-            });
-        }
+    for Assignment { field, expr, form } in resolver.assignments(&update.assignments)? {
+        fields.push(field);
+        values.push(match excluded(expr) {
+            None => Assigned::Made(form),
+            Some(name) => {
+                let name = resolver.field(0, name).unwrap_or_else(|| name.to_owned());
+                Assigned::New(changing.fields.iter().position(|field| *field == name))
+            }
+        });
     }
     resolver.condition(update.selection.as_ref())?;
     if !resolver.logical.aggregates.is_empty() || !resolver.logical.inner.is_empty() {
@@ -280,10 +276,9 @@ fn update_of(update: &ast::Update, catalog: &Catalog) -> Resolved<Changing> {
     }
     resolver.key_output();
     let mut forms = Vec::new();
-    for assignment in &update.assignments {
-        let (names, values) = assigned(assignment)?;
-        resolver.changed_fields(names, &mut changing.fields)?;
-        forms.extend(resolver.values(values)?);
+    for Assignment { field, form, .. } in resolver.assignments(&update.assignments)? {
+        changing.fields.push(field);
+        forms.push(form);
     }
     resolver.condition(update.selection.as_ref())?;
     changing.joined = update.from.is_some();
@@ -291,6 +286,13 @@ fn update_of(update: &ast::Update, catalog: &Catalog) -> Resolved<Changing> {
     changing.sources.push(resolver.logical);
     changing.returning(update.returning.as_deref(), catalog)?;
     Ok(changing)
+}
+
+/// A field and its new value.
+struct Assignment<'c> {
+    field: String,
+    expr: &'c ast::Expr,
+    form: Conversion,
 }
 
 /// The fields before `=` and one value for each: `field = value` or `(field, …) = (value, …)`.
@@ -452,19 +454,30 @@ impl<'c> Resolver<'c> {
         }
     }
 
-    /// Adds the assigned fields, none of which may be the key or be assigned already.
-    fn changed_fields(&self, names: &[ObjectName], fields: &mut Vec<String>) -> Resolved<()> {
-        for name in names {
-            let field = self.target(name)?;
-            if field == self.info(0).key.field {
-                return invalid(&format!("the key \"{field}\" cannot be changed"), name.span().start);
+    /// The assigned fields, none of which may be the key, and their values as further results. Of several assignments to one
+    /// field the last counts, as in SQLite; the others are only checked.
+    fn assignments(&mut self, list: &'c [ast::Assignment]) -> Resolved<Vec<Assignment<'c>>> {
+        let mut named = Vec::new();
+        for assignment in list {
+            let (names, values) = assigned(assignment)?;
+            for (name, value) in names.iter().zip(values) {
+                let field = self.target(name)?;
+                if field == self.info(0).key.field {
+                    return invalid(&format!("the key \"{field}\" cannot be changed"), name.span().start);
+                }
+                named.push((field, value));
             }
-            if fields.contains(&field) {
-                return invalid(&format!("\"{field}\" is given twice"), name.span().start);
-            }
-            fields.push(field);
         }
-        Ok(())
+        let mut assignments = Vec::new();
+        for (place, (field, expr)) in named.iter().enumerate() {
+            let forms = self.values(std::slice::from_ref(*expr))?;
+            if named[place + 1..].iter().any(|(later, _)| later == field) {
+                self.logical.outputs.pop();
+                continue;
+            }
+            assignments.extend(forms.into_iter().map(|form| Assignment { field: field.clone(), expr, form }));
+        }
+        Ok(assignments)
     }
 
     /// Restricts the query to the document whose key is the last parameter.

@@ -44,8 +44,15 @@ fn has_time_left(field: Expr, after_seconds: i64) -> Expr {
     let now_seconds = now(DateFunction::UnixEpoch, Vec::new());
     let kind = Expr::Call(Function::TypeOf, vec![field.clone()]);
     let is_text = Expr::Compare(Comparison::Equal, Affinity::None, Box::new(kind), Box::new(text("text")));
+    // A text with an offset does not sort by time: it is read.
+    let seconds = Expr::Call(Function::Date(DateFunction::UnixEpoch), vec![field.clone(), text("subsec")]);
+    let zone = Expr::Call(Function::Substr, vec![field.clone(), Expr::integer(-6), Expr::integer(1)]);
+    let signs = ["+", "-"].map(|sign| Expr::Literal(OwnedValue::Text(sign.as_bytes().into()))).to_vec();
+    let has_offset = Expr::In(Box::new(zone), Affinity::None, signs);
+    let has_left = Expr::Compare(Comparison::Greater, Affinity::None, Box::new(seconds), Box::new(now_seconds.clone()));
+    let of_text = Expr::Case(vec![(has_offset, has_left)], Box::new(later(now_text)));
     Expr::Or(vec![
         Expr::IsNull(Box::new(field.clone())),
-        Expr::Case(vec![(is_text, later(now_text))], Box::new(later(now_seconds))),
+        Expr::Case(vec![(is_text, of_text)], Box::new(later(now_seconds))),
     ])
 }

@@ -53,6 +53,7 @@ impl<'c> Resolver<'c> {
                 let outer = self.use_of_subquery(number, Stands::From)?.outer;
                 self.add_derived((number, outer), String::new(), query.span().start)?;
                 self.wildcard(0, false, query.span().start)?;
+                self.names_of_members(number);
             }
             SetExpr::Query(_) => return not_yet("a query in parentheses here", query.span().start),
             SetExpr::Values(_) => return not_yet("VALUES outside INSERT", query.span().start),
@@ -63,6 +64,15 @@ impl<'c> Resolver<'c> {
         self.check_groups(query.body.span().start)?;
         self.fold_nested_joins();
         Ok(self.logical)
+    }
+
+    /// Lets ORDER BY name a column of UNION and the like as any of its SELECTs does; the first that has the name decides.
+    fn names_of_members(&mut self, number: usize) {
+        for member in &self.logical.inner[number].members {
+            for (output, column) in member.outputs.iter().zip(&self.logical.outputs) {
+                self.aliases.push((output.name.clone(), column.expr.clone()));
+            }
+        }
     }
 
     fn with(&mut self, with: &'c ast::With) -> Resolved<()> {
@@ -113,7 +123,7 @@ impl<'c> Resolver<'c> {
         if parts.members.len() == INNER_MAX {
             return invalid(&format!("more than {INNER_MAX} queries inside a query"), at);
         }
-        let positional = self.positional || !parts.members.is_empty();
+        let positional = self.positional;
         let outer = parts.members.last().map(|before| before.outer.clone()).unwrap_or_default();
         let member = self.inside(|inner| {
             inner.positional = positional;

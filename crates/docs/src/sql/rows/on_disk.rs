@@ -87,7 +87,7 @@ impl OnDisk {
         block: &mut Vec<u8>,
         mut visit: impl FnMut(&[u8]) -> Result<(), E>,
     ) -> Result<(), E> {
-        let Some(sorted) = self.sorted.get(way) else { return Err(QueryError::Damaged("a plan").into()) };
+        let Some(sorted) = self.sorted.get(way) else { return Err(QueryError::Plan.into()) };
         // The first entry with the key may precede the first mark with it.
         let mark = sorted.marks.partition_point(|(marked, _)| **marked < *key).saturating_sub(1);
         let place = sorted.marks.get(mark).map_or(0, |(_, place)| *place);

@@ -158,7 +158,7 @@ impl Relation {
         if self.len() == 0 {
             return Ok(Some(false));
         }
-        let Some(hash) = self.hashes.first() else { return Err(Fault::Damaged("a relation")) };
+        let Some(hash) = self.hashes.first() else { return Err(Fault::Plan) };
         let known = !values.iter().any(|value| value.is_null());
         if known {
             let (mut key, mut room) = (Vec::new(), meter.row_room());

@@ -195,10 +195,14 @@ pub(crate) fn type_name(json: &[u8]) -> &'static str {
 /// The value at a path in SQLite's syntax, `$.a[1]."b c"[#-1]`; `None` if there is none. The whole path is checked before the
 /// first step.
 pub(crate) fn at_path<'a>(text: &'a [u8], path: &[u8], meter: &Meter<'_>) -> Result<Option<&'a [u8]>, Fault> {
-    let path = steps_of(path)?;
+    along(text, steps_of(path)?, meter)
+}
+
+/// The value at the steps of a path, without its `$`.
+fn along<'a>(text: &'a [u8], path: &str, meter: &Meter<'_>) -> Result<Option<&'a [u8]>, Fault> {
     let mut rest = path;
     while !rest.is_empty() {
-        (_, rest) = first_step(rest).ok_or(Fault::JsonPath)?;
+        (_, rest) = first_step(rest).ok_or_else(|| malformed(path, rest))?;
     }
     let (mut found, mut rest) = (text, path);
     while let Some((step, after)) = first_step(rest) {
@@ -212,7 +216,21 @@ pub(crate) fn at_path<'a>(text: &'a [u8], path: &[u8], meter: &Meter<'_>) -> Res
 
 /// The part of a path after `$`.
 pub(crate) fn steps_of(path: &[u8]) -> Result<&str, Fault> {
-    std::str::from_utf8(path).ok().and_then(|path| path.strip_prefix('$')).ok_or(Fault::JsonPath)
+    std::str::from_utf8(path).ok().and_then(|path| path.strip_prefix('$')).ok_or(Fault::JsonPath(1))
+}
+
+/// The fault of steps whose rest does not begin with a step. The characters of the whole path are counted, with its `$`.
+pub(crate) fn malformed(steps: &str, rest: &str) -> Fault {
+    let read = steps[..steps.len() - rest.len()].chars().count();
+    Fault::JsonPath(u32::try_from(read).unwrap_or(u32::MAX).saturating_add(2))
+}
+
+/// Where a constant path is malformed: its first character that does not fit, from 1.
+pub(crate) fn mistake_in(path: &[u8]) -> Option<u32> {
+    match at_path(b"null", path, &Meter::unbounded()) {
+        Err(Fault::JsonPath(at)) => Some(at),
+        _ => None,
+    }
 }
 
 /// The first step, and the rest.
@@ -228,11 +246,17 @@ pub(crate) fn first_step(rest: &str) -> Option<(PathStep<'_>, &str)> {
     }
     let (index, after) = rest.strip_prefix('[')?.split_once(']')?;
     let index = match index.strip_prefix("#-") {
-        Some(from_end) => -from_end.parse::<i64>().ok().filter(|&n| n > 0)?,
+        Some(from_end) => -digits(from_end).filter(|&n| n > 0)?,
         None if index == "#" => BEHIND_LAST,
-        None => index.parse::<u32>().ok()?.into(),
+        None => digits(index)?,
     };
     Some((PathStep::Item(index), after))
+}
+
+/// An index. No array has an element at one that exceeds 64 bits.
+fn digits(index: &str) -> Option<i64> {
+    let is_number = !index.is_empty() && index.bytes().all(|byte| byte.is_ascii_digit());
+    is_number.then(|| index.parse().unwrap_or(BEHIND_LAST - 1))
 }
 
 /// `left -> right` (`as_text` false) and `left ->> right`.
@@ -252,14 +276,17 @@ pub(crate) fn arrow<'a>(
     }
     let found = match right {
         Value::Integer(index) => PathStep::Item(index).of(text),
-        Value::Text(path) if path.first() == Some(&b'$') => match at_path(text, path, workspace.meter) {
-            Err(Fault::JsonPath) => return Err(Fault::Json),
-            found => found?,
+        other => match other.to_text(workspace)?.unwrap_or_default() {
+            path @ [b'$', ..] => at_path(text, path, workspace.meter)?,
+            // As in SQLite, an index in brackets is a step and any other text a name.
+            name => match std::str::from_utf8(name).map_err(|_| Fault::NotUtf8)? {
+                steps if steps.len() > "[]".len() && steps.starts_with('[') && steps.ends_with(']') => {
+                    along(text, steps, workspace.meter)?
+                }
+                "" => return Err(Fault::JsonPath(1)),
+                name => PathStep::Field(name).of(text),
+            },
         },
-        other => {
-            let name = other.to_text(workspace)?.unwrap_or_default();
-            PathStep::Field(std::str::from_utf8(name).map_err(|_| Fault::Json)?).of(text)
-        }
     };
     match found {
         None => Ok(Value::Null),

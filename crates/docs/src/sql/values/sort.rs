@@ -19,7 +19,7 @@ const PIECE_ROWS: usize = 4096;
 /// Appends a value so that bytes compare as values do.
 pub(crate) fn push_key(value: Value<'_>, falling: bool, out: &mut Vec<u8>) -> Result<(), Fault> {
     let start = out.len();
-    order::lower(value.scalar().ok_or(Fault::Damaged("a text"))?, out);
+    order::lower(value.scalar().ok_or(Fault::NotUtf8)?, out);
     out.push(VALUE_END);
     if falling {
         out[start..].iter_mut().for_each(|byte| *byte = !*byte);

@@ -388,11 +388,12 @@ fn long_json_number(json: &[u8]) -> Result<Value<'static>, Fault> {
     text.parse::<f64>().map(Value::Real).map_err(|_| Fault::Damaged("a number"))
 }
 
-/// The text of a JSON string with its escapes decoded.
+/// The text of a JSON string with its escapes decoded. In valid JSON an escape can only fail as half of a surrogate pair:
+/// documents have none, but a text that a query reads as JSON may.
 fn unescape<'a>(inner: &'a [u8], workspace: Workspace<'a>) -> Result<&'a [u8], Fault> {
     let mut out = workspace.text_within(inner.len())?;
     let mut bytes = inner.iter().copied();
-    let fault = Fault::Damaged("an escape in a string");
+    let fault = Fault::LoneSurrogate;
     while let Some(byte) = bytes.next() {
         if byte != b'\\' {
             out.push(byte)?;

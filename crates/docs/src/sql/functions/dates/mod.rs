@@ -8,6 +8,7 @@
 //! `now` comes from the caller, one value for a whole execution. Time zones other than offsets in the text are refused when
 //! the query is prepared ([`unsupported_modifier`]).
 
+mod difference;
 mod modifiers;
 mod read;
 mod write;
@@ -33,6 +34,7 @@ pub(crate) enum DateFunction {
     JulianDay,
     UnixEpoch,
     Strftime,
+    TimeDiff,
 }
 
 /// Calls a date function. `now_ms` is Unix time; `texts` are the arguments as texts.
@@ -43,6 +45,9 @@ pub(crate) fn call<'a>(
     now_ms: i64,
     workspace: Workspace<'a>,
 ) -> Result<Value<'a>, Fault> {
+    if function == DateFunction::TimeDiff {
+        return difference::between(arguments, texts, now_ms, workspace);
+    }
     let skip = usize::from(function == DateFunction::Strftime);
     let Some(mut moment) = arguments.get(skip..).and_then(|arguments| evaluate(arguments, &texts[skip..], now_ms))
     else {
@@ -61,7 +66,7 @@ pub(crate) fn call<'a>(
             moment.write_time(&mut out)?;
         }
         DateFunction::Strftime if moment.write_format(texts[0], &mut out)? => {}
-        DateFunction::Strftime => return Ok(Value::Null),
+        DateFunction::Strftime | DateFunction::TimeDiff => return Ok(Value::Null),
     }
     Ok(out.value())
 }
@@ -73,6 +78,14 @@ pub(crate) fn rfc3339(unix_ms: i64) -> String {
     moment.fill_civil();
     let Moment { year, month, day, hour, minute, second, .. } = moment;
     format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:06.3}Z")
+}
+
+/// The milliseconds since 1970 of a date with a time, as the date functions read it. `None`: it is none.
+pub(crate) fn unix_ms(text: &str) -> Option<i64> {
+    let mut moment = Moment::default();
+    moment.parse_date(text.as_bytes())?;
+    moment.fill_ms();
+    (!moment.failed).then_some(moment.ms - UNIX_MS)
 }
 
 /// Whether a modifier needs a time zone database, which this version lacks.
@@ -141,7 +154,8 @@ fn skip_spaces(text: &[u8], mut i: usize) -> usize {
     i
 }
 
-fn days_in_month(year: i32, month: i32) -> i32 {
+/// The days of a month of the Gregorian calendar.
+pub(crate) fn days_in_month(year: i32, month: i32) -> i32 {
     match month {
         4 | 6 | 9 | 11 => 30,
         2 if year % 4 == 0 && (year % 100 != 0 || year % 400 == 0) => 29,
