@@ -21,6 +21,7 @@ mod ascending;
 mod batch_order;
 mod batches;
 mod bulk;
+pub mod cells;
 mod csv;
 mod encoded;
 mod gather;

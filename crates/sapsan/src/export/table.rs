@@ -1,13 +1,11 @@
 //! Documents as CSV (RFC 4180): a first line with the names of the fields, then a row for each document.
 //!
 //! Documents are read twice. The first pass collects the columns: the key, then the fields that the schema declares, then other fields in
-//! the order in which they are found. A text that an import could read as another value is quoted: the empty text, and text that looks
-//! like a number, a boolean or JSON. A field that is missing or null is an empty cell. Any other value is written as its JSON text.
+//! the order in which they are found. The cells are those of any CSV here ([`docs::import::cells`]); a missing field is an empty one.
 
 use super::source::{CollectionOutline, Source, Stopped};
-use binjson::{JsonValue, StoredDocument};
-use docs::import::COLUMNS_MAX;
-use std::borrow::Cow;
+use binjson::StoredDocument;
+use docs::import::{COLUMNS_MAX, cells};
 use std::collections::HashMap;
 use std::io::Write;
 
@@ -95,7 +93,7 @@ impl Columns {
             let place = self.place(&name);
             let is_other = value.stored_string().is_none() && !value.is_null();
             self.other[place] |= is_other;
-            self.in_quotes[place] |= is_other && needs_quotes(&String::from_utf8_lossy(value.raw()));
+            self.in_quotes[place] |= is_other && cells::needs_quotes(value.raw());
             if self.names.len() > COLUMNS_MAX {
                 return Err(format!(
                     "the documents have more than {COLUMNS_MAX} different fields, and a table has at most as many columns. Use `--format ndjson`"
@@ -110,7 +108,7 @@ impl Columns {
             if place > 0 {
                 out.push(b',');
             }
-            append_text(name, false, out);
+            cells::append_name(name, out);
         }
         out.extend_from_slice(b"\r\n");
     }
@@ -125,7 +123,7 @@ impl Columns {
                 || format!("a document with the new field {name:?} was written during the export: export again");
             let place = *self.places.get(&*name).ok_or_else(changed)?;
             let start = self.cells.len();
-            append_cell(value, &mut self.cells);
+            cells::append_json(value.raw(), &mut self.cells);
             self.row[place] = start..self.cells.len();
         }
         for (place, cell) in self.row.iter().enumerate() {
@@ -148,37 +146,6 @@ impl Columns {
         let has = |name: &&String| self.places.get(*name).is_some_and(|place| self.in_quotes[*place]);
         collection.may_be_text.iter().filter(has).cloned().collect()
     }
-}
-
-/// Whether the text of a cell has to be in quotes.
-fn needs_quotes(text: &str) -> bool {
-    text.contains([',', '"', '\n', '\r'])
-}
-
-fn append_cell(value: JsonValue<'_>, out: &mut Vec<u8>) {
-    match value.as_str() {
-        Some(text) => append_text(&text, is_ambiguous(&text), out),
-        None if value.is_null() => {}
-        None => append_text(&String::from_utf8_lossy(value.raw()), false, out),
-    }
-}
-
-/// Whether an import could read a text as a number, a boolean or JSON.
-fn is_ambiguous(text: &str) -> bool {
-    matches!(text.as_bytes(), [] | [b'-' | b'0'..=b'9' | b'[' | b'{', ..])
-        || text.eq_ignore_ascii_case("true")
-        || text.eq_ignore_ascii_case("false")
-}
-
-/// Appends a cell, in quotes if its text requires them or `is_quoted` is set.
-fn append_text(text: &str, is_quoted: bool, out: &mut Vec<u8>) {
-    if !is_quoted && !needs_quotes(text) {
-        return out.extend_from_slice(text.as_bytes());
-    }
-    let text = if text.contains('"') { Cow::Owned(text.replace('"', "\"\"")) } else { Cow::Borrowed(text) };
-    out.push(b'"');
-    out.extend_from_slice(text.as_bytes());
-    out.push(b'"');
 }
 
 #[cfg(test)]
