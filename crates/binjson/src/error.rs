@@ -41,6 +41,8 @@ pub enum JsonErrorKind {
     TrailingBytes,
     /// Longer than [`TEXT_BYTES_MAX`](crate::TEXT_BYTES_MAX).
     TooLarge,
+    /// The text begins with a byte order mark, which is not part of JSON.
+    ByteOrderMark,
     /// Cancelled by the callback of [`Encoder::encode_while`](crate::Encoder::encode_while).
     Unwanted,
 }
@@ -62,6 +64,7 @@ impl JsonErrorKind {
             Self::TooDeep => "nested more than 128 levels deep",
             Self::TrailingBytes => "something follows the JSON value",
             Self::TooLarge => "the JSON text is larger than 64 MB",
+            Self::ByteOrderMark => "a byte order mark (EF BB BF): send the text without it,",
             Self::Unwanted => "cancelled",
         }
     }

@@ -168,6 +168,9 @@ impl Parser<'_, '_> {
         let ended = at >= self.text.len();
         let kind = match kind {
             JsonErrorKind::UnexpectedByte | JsonErrorKind::ExpectedKey if ended => JsonErrorKind::UnexpectedEnd,
+            JsonErrorKind::UnexpectedByte if self.text.starts_with(b"\xef\xbb\xbf") && at == 0 => {
+                JsonErrorKind::ByteOrderMark
+            }
             kind => kind,
         };
         self.error = JsonError { kind, offset: at.min(self.text.len()) };

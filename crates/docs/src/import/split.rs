@@ -217,11 +217,16 @@ impl<R: Read> Splitter<R> {
         let end = self.scan_value()?;
         let name =
             std::str::from_utf8(&self.buffer[self.at + 1..end - 1]).ok().filter(|n| n.len() <= ARRAY_NAME_BYTES_MAX);
-        self.array = Some(name.ok_or_else(|| self.error("the name of a collection is too long or not UTF-8"))?.into());
+        let name: Arc<str> =
+            name.ok_or_else(|| self.error("the name of a collection is too long or not UTF-8"))?.into();
+        self.array = Some(Arc::clone(&name));
         self.at = end;
         for byte in [b':', b'['] {
             if self.peek()? != Some(byte) {
-                return Err(self.error("expected an array of records"));
+                return Err(self.error(&format!(
+                    "expected an array of records: an object in a .json file is {{\"COLLECTION\": [documents]}}, and \"{name}\" \
+                     has no array. Documents one on each line are a .ndjson file; of an API's page pass only its array"
+                )));
             }
             self.at += 1;
         }
@@ -455,7 +460,9 @@ mod tests {
             Ok(&[("", "{\"a\":[1,\"]\"]}", 3), ("", "5", 19), ("", "\"x\\\"]\"", 21)]),
         );
         check("\u{feff}{\"u\":[1],\"v\" : [ ] , \"w\":[2]}", Json, Ok(&[("u", "1", 9), ("w", "2", 29)]));
-        check("{\"u\":5}", Json, Err("byte 5: expected an array of records"));
+        let no_array = "byte 5: expected an array of records: an object in a .json file is {\"COLLECTION\": [documents]}, and \"u\" has \
+                        no array. Documents one on each line are a .ndjson file; of an API's page pass only its array";
+        check("{\"u\":5}", Json, Err(no_array));
         check("[1", Json, Err("byte 1: the file ends inside a record"));
         check("[{\"a\":", Json, Err("byte 1: the file ends inside a record"));
         check("[1]x", Json, Err("byte 3: something follows the JSON value"));

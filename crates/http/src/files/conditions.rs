@@ -173,6 +173,8 @@ fn judge_range(value: &[u8], bytes: u64) -> Verdict {
     let Some(range) = std::str::from_utf8(value).ok().and_then(ByteRange::read) else { return Verdict::Whole };
     match range.of(bytes) {
         Some(part) => Verdict::Part(part),
+        // The last bytes of an empty file are all of it (RFC 9110, section 14.1.2).
+        None if bytes == 0 && matches!(range, ByteRange::Last(1..)) => Verdict::Whole,
         None => Verdict::Unsatisfiable,
     }
 }
@@ -291,6 +293,16 @@ mod tests {
         }
         for range in ["bytes=10-", "bytes=10-20", "bytes=-0", "bytes=99999999999999999999999-"] {
             check(&[("Range", range)], Verdict::Unsatisfiable);
+        }
+    }
+
+    #[test]
+    fn the_last_bytes_of_an_empty_file_are_all_of_it() {
+        let empty = Validators { bytes: 0, ..NOW };
+        let judge = |range: &str| Fields::read([("Range", range.as_bytes())].into_iter()).judge(Method::Get, &empty);
+        assert_eq!(judge("bytes=-5"), Verdict::Whole);
+        for range in ["bytes=-0", "bytes=0-", "bytes=0-0"] {
+            assert_eq!(judge(range), Verdict::Unsatisfiable, "{range}");
         }
     }
 

@@ -3,8 +3,11 @@
 use crate::failure::{Failure, FailureKind};
 use docs::Precondition;
 use http::HttpRequest;
+use std::borrow::Cow;
 
-/// Limit of tags in one header field.
+/// Matches every version.
+const ANY: &[u8] = b"*";
+/// Limit of tags in one condition.
 const TAGS_MAX: usize = 64;
 
 /// The precondition in the request's header fields. Most requests have none.
@@ -15,12 +18,12 @@ pub(crate) fn of(request: &HttpRequest<'_>) -> Result<Precondition, Failure> {
 
 #[cold]
 fn read(request: &HttpRequest<'_>) -> Result<Precondition, Failure> {
-    match (once(request, "If-Match")?, once(request, "If-None-Match")?) {
+    match (list(request, "If-Match"), list(request, "If-None-Match")) {
         (None, None) => Ok(Precondition::None),
-        (Some(b"*"), None) => Ok(Precondition::Exists),
-        (None, Some(b"*")) => Ok(Precondition::Absent),
-        (Some(list), None) => tags("If-Match", list, false).map(Precondition::Matches),
-        (None, Some(list)) => tags("If-None-Match", list, true).map(Precondition::Differs),
+        (Some(list), None) if list == ANY => Ok(Precondition::Exists),
+        (None, Some(list)) if list == ANY => Ok(Precondition::Absent),
+        (Some(list), None) => tags("If-Match", &list, false).map(Precondition::Matches),
+        (None, Some(list)) => tags("If-None-Match", &list, true).map(Precondition::Differs),
         (Some(_), Some(_)) => Err(Failure::new(FailureKind::Invalid, "If-Match and If-None-Match exclude each other")),
     }
 }
@@ -46,8 +49,19 @@ pub(crate) fn judge(precondition: &Precondition, number: u64) -> Verdict {
     }
 }
 
-/// The value of a field that may occur once. A second field of a condition would continue the first one's list, and ignoring it
-/// would let a write through; a second one of any other field may be a proxy's, and it is unknown which one counts.
+/// The value of a condition. Several lines of one name are one list (RFC 9110, section 5.3), and a list with `*` matches what `*`
+/// matches.
+fn list<'r>(request: &HttpRequest<'r>, name: &str) -> Option<Cow<'r, [u8]>> {
+    let mut lines = request.headers().filter(|(sent, _)| sent.eq_ignore_ascii_case(name)).map(|(_, value)| value);
+    let first = lines.next()?;
+    Some(lines.fold(Cow::Borrowed(first), |joined, line| match (joined, line) {
+        (joined, _) if *joined == *ANY => joined,
+        (_, ANY) => Cow::Borrowed(line),
+        (joined, line) => Cow::Owned([&*joined, b", ", line].concat()),
+    }))
+}
+
+/// The value of a field that may occur once: a second one may be a proxy's, and it is unknown which one counts.
 pub(crate) fn once<'r>(request: &HttpRequest<'r>, name: &str) -> Result<Option<&'r [u8]>, Failure> {
     let mut values = request.headers().filter(|(sent, _)| sent.eq_ignore_ascii_case(name)).map(|(_, value)| value);
     let first = values.next();
