@@ -99,7 +99,7 @@ const TASKS: &[Task] = &[
     Task {
         name: "openapi",
         usage: "",
-        about: "install the validator and the linters of OpenAPI documents for the tests (Python, Node.js)",
+        about: "install the validator and the linters of OpenAPI documents, and generators of clients, for the tests (Python, Node.js, Go)",
         run: openapi::install,
     },
     Task {

@@ -1,7 +1,8 @@
 //! `/_/openapi.json`: it has every endpoint, and it is a valid OpenAPI document.
 //!
 //! It is checked by `openapi-spec-validator`, and by the linters of Redocly and Spectral with the rules in `linting`. `cargo
-//! xtask openapi` installs them into `target`. A missing tool is named, and its part of the test is skipped.
+//! xtask openapi` installs them into `target`. A missing tool is named, and its part of the test is skipped. So are the generators
+//! by which clients in Go, Python and TypeScript are made of it, and compiled.
 
 use crate::harness::{Client, SERVER, TestServer};
 use serde_json::{Value, json};
@@ -81,6 +82,30 @@ result = "row"
 body = { required = ["by"], properties = { by = { type = "string" } } }
 [server]
 admin = "127.0.0.1:0"
+"#;
+
+/// Names that give one identifier, and names of types that generators make themselves.
+const NAMES: &str = r#"
+[collections.client]
+key = { field = "id", type = "string" }
+[collections.get_search_result]
+key = { field = "id", type = "u32" }
+[[endpoints]]
+route = "GET /search"
+query = "SELECT id FROM client WHERE name = :name"
+params = { name = "string" }
+[[endpoints]]
+route = "GET /get/search"
+query = "SELECT id FROM client WHERE name = :name"
+params = { name = "string" }
+[[endpoints]]
+route = "GET /get_search"
+query = "SELECT id FROM client"
+[[endpoints]]
+route = "POST /search/{id}"
+steps = [{ sql = "UPDATE client SET name = :name WHERE id = :id" }]
+body = { required = ["name"], properties = { name = { type = "string" } } }
+reply = {}
 "#;
 
 /// The document of a service.
@@ -210,10 +235,10 @@ fn bodies_have_the_names_of_their_operations_and_columns_their_types() {
     let schemas = &tokens["components"]["schemas"];
     let list = &tokens["paths"]["/orders"]["get"];
     let schema = &list["responses"]["200"]["content"]["application/json"]["schema"];
-    assert_eq!(schema["$ref"], "#/components/schemas/get_orders.response");
-    let rows = &schemas["get_orders.response"]["properties"]["orders"];
+    assert_eq!(schema["$ref"], "#/components/schemas/get_orders.result");
+    let rows = &schemas["get_orders.result"]["properties"]["orders"];
     assert_eq!(rows["items"]["$ref"], "#/components/schemas/get_orders.row");
-    let of_field = |name: &str| json!({ "$ref": format!("#/components/schemas/orders/properties/{name}") });
+    let of_field = |name: &str| json!({ "$ref": format!("#/components/schemas/orders.{name}") });
     let expected = json!({
         "id": { "type": "integer" },
         "lines": { "anyOf": [of_field("lines"), { "type": "null" }] },
@@ -228,13 +253,13 @@ fn bodies_have_the_names_of_their_operations_and_columns_their_types() {
     assert_eq!(schemas["get_paid_id.row"]["properties"], of_view);
     let pay = &tokens["paths"]["/orders/{id}/pay"]["post"];
     let taken = &pay["requestBody"]["content"]["application/json"]["schema"];
-    assert_eq!(taken["$ref"], "#/components/schemas/post_orders_id_pay.request");
+    assert_eq!(taken["$ref"], "#/components/schemas/post_orders_id_pay.input");
     let paid = reply(&tokens, "/orders/{id}/pay", "post", "200");
     // A result of an earlier step may be NULL, and a field of a body may be any value.
     let expected = json!({
         "id": { "type": "integer" },
         "found": { "type": ["integer", "null"] },
-        "by": { "type": ["number", "string", "null"] },
+        "by": { "anyOf": [{ "type": "number" }, { "type": "string" }, { "type": "null" }] },
         "upper": { "type": ["string", "null"] },
     });
     assert_eq!(paid["properties"], expected);
@@ -325,15 +350,102 @@ fn judged(document: &Value, folder: &Path) -> Vec<String> {
     said.collect()
 }
 
-#[test]
-fn the_documents_are_openapi() {
-    let missing: Vec<&str> =
-        judges().iter().filter(|judge| built(judge.path).is_none()).map(|judge| judge.path).collect();
+/// Says which of the programs are missing, and returns them.
+fn missing<'p>(paths: impl IntoIterator<Item = &'p str>) -> Vec<&'p str> {
+    let missing: Vec<&str> = paths.into_iter().filter(|path| built(path).is_none()).collect();
     if !missing.is_empty() {
         // Not by `println!`, which libtest hides in passing tests: `cargo xtask test` counts this line.
         let line = format!("\nSKIPPED: not there (cargo xtask openapi installs them): {}\n", missing.join(", "));
         std::io::stdout().write_all(line.as_bytes()).expect("somebody listens");
     }
+    missing
+}
+
+const GO: &str = "openapi-generators/go/bin/oapi-codegen";
+const PYTHON: &str = "openapi-generators/python/bin/openapi-python-client";
+const TYPESCRIPT: &str = "openapi-generators/typescript/node_modules/.bin/openapi-typescript";
+/// Imports every module of the package `client`.
+const IMPORT_ALL: &str = "import client, importlib, pkgutil\n\
+    for module in pkgutil.walk_packages(client.__path__, 'client.'): importlib.import_module(module.name)";
+
+/// Runs a program that should succeed.
+fn succeed(command: &mut Command) {
+    let output = command.stdin(Stdio::null()).output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
+    let told = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
+    assert!(output.status.success(), "{command:?}: {told}");
+}
+
+/// Makes a client of the document in the folder with each generator that is installed, and compiles it.
+fn compile_clients(folder: &Path) {
+    let document = folder.join("openapi.json");
+    if let Some(generator) = built(GO) {
+        let module = folder.join("go");
+        std::fs::create_dir(&module).expect("a folder");
+        let there = generator.ancestors().nth(2).expect("its module");
+        for name in ["go.mod", "go.sum", "vendor"] {
+            std::os::unix::fs::symlink(there.join(name), module.join(name)).expect("a link");
+        }
+        let kinds = ["-generate", "types,client", "-package", "client", "-o", "client.go"];
+        succeed(Command::new(generator).args(kinds).arg(&document).current_dir(&module));
+        succeed(Command::new("go").args(["build", "-mod=vendor", "."]).env("GOPROXY", "off").current_dir(&module));
+    }
+    if let Some(generator) = built(PYTHON) {
+        let made = ["--meta", "none", "--output-path", "client"];
+        let bin = generator.parent().expect("a folder").to_owned();
+        // It formats its code by a program beside it.
+        let path = std::env::join_paths([bin.clone()].into_iter().chain(std::env::split_paths(&std::env::var_os("PATH").unwrap_or_default())));
+        let mut generate = Command::new(generator);
+        generate.arg("generate").arg("--path").arg(&document).args(made).env("PATH", path.expect("a path"));
+        succeed(generate.current_dir(folder));
+        succeed(Command::new(bin.join("python")).args(["-c", IMPORT_ALL]).current_dir(folder));
+    }
+    if let Some(generator) = built(TYPESCRIPT) {
+        let compiler = generator.with_file_name("tsc");
+        succeed(Command::new(generator).arg(&document).args(["-o", "client.ts"]).current_dir(folder));
+        succeed(Command::new(compiler).args(["--noEmit", "--strict", "client.ts"]).current_dir(folder));
+    }
+}
+
+#[test]
+fn clients_that_are_made_of_the_documents_compile() {
+    if missing([GO, PYTHON, TYPESCRIPT]).len() == 3 {
+        return;
+    }
+    for file in [SHOP, ODD, TOKENS, NAMES] {
+        let folder = tempfile::tempdir().expect("a folder");
+        std::fs::write(folder.path().join("openapi.json"), document(file).to_string()).expect("a file");
+        compile_clients(folder.path());
+    }
+}
+
+#[test]
+fn no_two_names_of_a_document_are_one_identifier() {
+    let document = document(NAMES);
+    let letters = |name: &str| name.to_lowercase().replace(|c: char| !c.is_ascii_alphanumeric(), "");
+    let operations: Vec<String> = document["paths"]
+        .as_object()
+        .into_iter()
+        .flat_map(|paths| paths.values())
+        .flat_map(|item| item.as_object().into_iter().flat_map(|item| item.values()))
+        .filter_map(|operation| operation["operationId"].as_str().map(letters))
+        .collect();
+    assert!(operations.len() > 10);
+    assert_eq!(operations.iter().collect::<BTreeSet<_>>().len(), operations.len());
+    let schemas: Vec<String> =
+        document["components"]["schemas"].as_object().expect("schemas").keys().map(|name| letters(name)).collect();
+    assert_eq!(schemas.iter().collect::<BTreeSet<_>>().len(), schemas.len());
+    for operation in &operations {
+        for taken in ["response", "params"] {
+            assert!(!schemas.contains(&format!("{operation}{taken}")), "{operation}{taken}");
+        }
+    }
+    assert!(!schemas.contains(&"client".to_owned()));
+}
+
+#[test]
+fn the_documents_are_openapi() {
+    let judges = judges();
+    let missing = missing(judges.iter().map(|judge| judge.path));
     let folder = tempfile::tempdir().expect("a folder");
     for file in [SHOP, TRAVELS, ODD, TOKENS] {
         let said = judged(&document(file), folder.path());
@@ -341,5 +453,5 @@ fn the_documents_are_openapi() {
     }
     let mut broken = document(SHOP);
     broken["paths"]["/orders"]["post"]["responses"] = json!([]);
-    assert_eq!(judged(&broken, folder.path()).len() + missing.len(), judges().len(), "a judge takes anything");
+    assert_eq!(judged(&broken, folder.path()).len() + missing.len(), judges.len(), "a judge takes anything");
 }

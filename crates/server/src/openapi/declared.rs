@@ -1,7 +1,8 @@
 //! A declared endpoint as an operation of the document.
 
 use super::schemas::{
-    column_schema, key_schema, named, page_parameters, parameter_schema, schema_of, schema_text, sort_parameter,
+    column_schema, fixed_value, key_schema, named, page_parameters, parameter_schema, schema_of, schema_text,
+    sort_parameter,
 };
 use super::{Columns, Schemas, failure, failures, token};
 use crate::config::{AFTER, Action, DocumentTarget, EndpointConfig, ServiceConfig, StepConfig, path_parameters};
@@ -39,11 +40,11 @@ impl Described<'_> {
             "security": security.into_iter().collect::<Vec<Json>>(),
         });
         if let Some(schema) = body {
-            let schema = named(format!("{}.request", self.id), schema, schemas);
+            let schema = named(format!("{}.input", self.id), schema, schemas);
             operation["requestBody"] =
                 json!({ "required": true, "content": { "application/json": { "schema": schema } } });
         }
-        let reply = named(format!("{}.response", self.id), reply, schemas);
+        let reply = named(format!("{}.result", self.id), reply, schemas);
         let mut content = json!({ "application/json": { "schema": reply } });
         if matches!(self.endpoint.action, Action::Query { page: None, one_row: false, .. }) {
             for shape in [RowFormat::Lines, RowFormat::Csv] {
@@ -131,7 +132,7 @@ impl Described<'_> {
         let endpoint = self.endpoint;
         let fixed = endpoint.reply.as_deref().and_then(|text| serde_json::from_str::<Json>(text).ok());
         let written = |status: u16| match &fixed {
-            Some(reply) => (200, json!({ "const": reply })),
+            Some(reply) => (200, fixed_value(reply)),
             None => (status, json!({ "type": "object" })),
         };
         match &endpoint.action {
@@ -168,11 +169,11 @@ impl Described<'_> {
                     1 => "One statement".to_owned(),
                     count => format!("{count} statements in one transaction"),
                 };
-                let name = format!("{}.request", self.id);
+                let name = format!("{}.input", self.id);
                 let body = endpoint.body.as_ref().map(|body| schema_text(body.schema_text(), &name));
                 let status = endpoint.status.unwrap_or(200);
                 let reply = match fixed {
-                    Some(reply) => json!({ "const": reply }),
+                    Some(reply) => fixed_value(&reply),
                     None if self.columns.is_empty() => json!({ "type": "object" }),
                     None => self.rows(*one_row, wrap.as_deref(), schemas),
                 };
@@ -219,7 +220,7 @@ impl Described<'_> {
         let generates = |info: &&CollectionInfo| info.key.generate.is_some();
         let Some(info) = self.catalog.collection(name).filter(generates) else { return self.whole(name) };
         let mut schema = match &info.schema {
-            Some(text) => schema_text(text, &format!("{}.request", self.id)),
+            Some(text) => schema_text(text, &format!("{}.input", self.id)),
             None => json!({ "type": "object" }),
         };
         if let Some(required) = schema.get_mut("required").and_then(Json::as_array_mut) {

@@ -14,6 +14,7 @@ const DOCUMENT: &str = "sapsan.document";
 const PAGE: &str = "sapsan.documents";
 const STATEMENT: &str = "sapsan.statement";
 const RESULT: &str = "sapsan.result";
+const ROW: &str = "sapsan.row";
 const HEALTH: &str = "sapsan.health";
 const BACKUP: &str = "sapsan.backup";
 
@@ -186,7 +187,7 @@ pub(super) fn schemas(catalog: &Catalog) -> Schemas {
         [one] => one.clone(),
         _ => json!({ "description": "A document of one of the collections", "anyOf": documents }),
     };
-    let row = json!({ "type": "object" });
+    let row = schema_of(ROW);
     let rows = json!({ "type": "array", "items": row });
     let page_of = |items: &Json| {
         let properties = json!({ "items": { "type": "array", "items": items }, "after": {} });
@@ -223,6 +224,7 @@ pub(super) fn schemas(catalog: &Catalog) -> Schemas {
         (DOCUMENT, document),
         (PAGE, page_of(&schema_of(DOCUMENT))),
         (STATEMENT, statement),
+        (ROW, json!({ "type": "object" })),
         (RESULT, json!({ "anyOf": [rows, page_of(&row), changed] })),
         (HEALTH, health),
         (BACKUP, backup),

@@ -3,13 +3,14 @@
 //! Made when the server starts and when its file is read again, from the data by which requests are checked: declared parameters,
 //! schemas of bodies and collections, the columns of prepared statements with their inferred types.
 //!
-//! Bodies of requests and replies are under `components/schemas` by the name of their operation: `post_orders.request`,
-//! `post_orders.response`, and `.row` for the items of a list. Names of collections have no dots.
+//! Bodies of requests and replies are under `components/schemas` by the name of their operation: `post_orders.input`,
+//! `post_orders.result`, and `.row` for the items of a list. Names of collections have no dots.
 //!
 //! It may import `config`, `failure`, `replies` (media types), `statements` (the names in pages) and the routes of `general`.
 
 mod declared;
 mod general;
+mod names;
 mod schemas;
 
 use crate::config::{AdminListener, ServerConfig, ServiceConfig, path_parameters};
@@ -53,7 +54,7 @@ pub(crate) fn document(config: &ServiceConfig, catalog: &Catalog, columns: &[Col
     if let Some(own) = own {
         paths.serve_general_by(&own);
     }
-    let document = json!({
+    let mut document = json!({
         "openapi": "3.1.0",
         "info": {
             "title": title,
@@ -66,7 +67,7 @@ pub(crate) fn document(config: &ServiceConfig, catalog: &Catalog, columns: &[Col
             { "name": "general", "description": "The general API: for clients on the same machine and for those with a token" },
         ],
         "security": [],
-        "paths": paths.map,
+        "paths": std::mem::take(&mut paths.map),
         "components": {
             "schemas": schemas,
             "securitySchemes": {
@@ -74,6 +75,8 @@ pub(crate) fn document(config: &ServiceConfig, catalog: &Catalog, columns: &[Col
             },
         },
     });
+    names::lift(&mut document);
+    names::separate(&mut document, &paths.ids);
     document.to_string()
 }
 
@@ -104,6 +107,7 @@ fn host_of(config: &ServerConfig) -> String {
 #[derive(Default)]
 struct Paths {
     map: Map<String, Json>,
+    names: names::Names,
     ids: Vec<String>,
 }
 
@@ -124,13 +128,13 @@ impl Paths {
         general.for_each(|(_, item)| item["servers"] = servers.clone());
     }
 
-    /// A name that no other operation has.
+    /// A name that no other operation has, in any spelling.
     fn id(&mut self, method: Method, pattern: &str) -> String {
         let words = pattern.split(|c: char| !c.is_ascii_alphanumeric()).filter(|word| !word.is_empty());
         let id = words.fold(method.name().to_ascii_lowercase(), |id, word| id + "_" + word);
-        let same = self.ids.iter().filter(|known| **known == id).count();
+        let id = self.names.take(id);
         self.ids.push(id.clone());
-        if same == 0 { id } else { format!("{id}_{}", same + 1) }
+        id
     }
 }
 

@@ -8,6 +8,23 @@ use docs::key::KeyType;
 use docs::sql::{ColumnType, JsonTypes};
 use serde_json::{Value as Json, json};
 
+/// The schema of one value. Generators of clients take `const` for texts, numbers and booleans alone.
+pub(super) fn fixed_value(value: &Json) -> Json {
+    match value {
+        Json::Null => json!({ "type": "null" }),
+        Json::Object(fields) => {
+            let names: Vec<&String> = fields.keys().collect();
+            let properties: Schemas = fields.iter().map(|(name, value)| (name.clone(), fixed_value(value))).collect();
+            json!({ "type": "object", "additionalProperties": false, "required": names, "properties": properties })
+        }
+        Json::Array(elements) => {
+            let count = elements.len();
+            json!({ "type": "array", "items": {}, "minItems": count, "maxItems": count })
+        }
+        plain => json!({ "const": plain }),
+    }
+}
+
 /// The name of the schema of a problem document. The dot distinguishes it from collections.
 pub(super) const PROBLEM: &str = "sapsan.problem";
 
@@ -109,7 +126,9 @@ pub(super) fn column_schema(column: &ColumnType, catalog: &Catalog) -> Json {
     }
     match &column.types.names()[..] {
         [name] => json!({ "type": name }),
-        names => json!({ "type": names }),
+        [_, "null"] | ["null", _] => json!({ "type": column.types.names() }),
+        // Generators of clients take no list of several types beside null.
+        names => json!({ "anyOf": names.iter().map(|name| json!({ "type": name })).collect::<Vec<Json>>() }),
     }
 }
 
