@@ -23,8 +23,11 @@ pub(crate) fn install(arguments: &[String]) -> Result<(), String> {
     if let Some(unknown) = arguments.first() {
         return Err(format!("takes no argument, got `{unknown}`"));
     }
-    let failed: Vec<String> = [install_validator(), install_linters(), install_go(), install_python(), install_typescript()]
-            .into_iter().filter_map(Result::err).collect();
+    let failed: Vec<String> =
+        [install_validator(), install_linters(), install_go(), install_python(), install_typescript()]
+            .into_iter()
+            .filter_map(Result::err)
+            .collect();
     if failed.is_empty() { Ok(()) } else { Err(failed.join("; ")) }
 }
 

@@ -80,7 +80,8 @@ impl Full {
         if document.text().len() > EXPLAINED_BYTES_MAX {
             return Err(unexplained());
         }
-        let explained = meter::bounded(&limits, || self.validator.validate(root).map_err(|error| misfit(&error, document)));
+        let explained =
+            meter::bounded(&limits, || self.validator.validate(root).map_err(|error| misfit(&error, document)));
         // `is_valid` has refused the document. If `validate` disagrees or reaches a limit, the misfit stays unexplained.
         explained.unwrap_or_else(|_| Err(unexplained())).and_then(|()| Err(unexplained()))
     }
@@ -107,7 +108,8 @@ fn build<E>(schema: &Json, patterns: PatternOptions<E>) -> Result<Validator<Stor
 
 fn misfit(error: &ValidationError<'_>, document: StoredDocument<'_>) -> Misfit {
     let pointer = error.instance_path().to_string();
-    let number = at(document.root(), &pointer).filter(|value| matches!(value.kind(), JsonKind::Integer | JsonKind::Number));
+    let number =
+        at(document.root(), &pointer).filter(|value| matches!(value.kind(), JsonKind::Integer | JsonKind::Number));
     let mut why = match number {
         // The library shows a number as it computes with it: 100.0 for 1e2.
         Some(number) => error.masked_with(shown(number)).to_string(),

@@ -393,7 +393,9 @@ fn compile_clients(folder: &Path) {
         let made = ["--meta", "none", "--output-path", "client"];
         let bin = generator.parent().expect("a folder").to_owned();
         // It formats its code by a program beside it.
-        let path = std::env::join_paths([bin.clone()].into_iter().chain(std::env::split_paths(&std::env::var_os("PATH").unwrap_or_default())));
+        let path = std::env::join_paths(
+            [bin.clone()].into_iter().chain(std::env::split_paths(&std::env::var_os("PATH").unwrap_or_default())),
+        );
         let mut generate = Command::new(generator);
         generate.arg("generate").arg("--path").arg(&document).args(made).env("PATH", path.expect("a path"));
         succeed(generate.current_dir(folder));

@@ -59,7 +59,9 @@ pub(super) fn lift(document: &mut Json) {
     inside.sort_by_key(|target| std::cmp::Reverse(target.matches('/').count()));
     for target in inside {
         let pointer = target.trim_start_matches('#').to_owned();
-        let (Some(name), Some(last)) = (target[SCHEMAS.len()..].split('/').next(), target.rsplit('/').next()) else { continue };
+        let (Some(name), Some(last)) = (target[SCHEMAS.len()..].split('/').next(), target.rsplit('/').next()) else {
+            continue;
+        };
         let wanted = format!("{name}.{}", last.replace("~1", "_").replace("~0", "_"));
         let Some(schemas) = document.pointer("/components/schemas").and_then(Json::as_object) else { return };
         let mut free = (1u32..).map(|number| if number == 1 { wanted.clone() } else { format!("{wanted}_{number}") });

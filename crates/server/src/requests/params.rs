@@ -519,6 +519,7 @@ mod contract {
         let (mut text, mut values) = (Vec::new(), ParamValues::default());
         read(&declared, "from=&country=x", &mut text, &mut values).expect("a default");
         assert_eq!(values.get(0), Scalar::Integer(3));
+        let (mut text, mut values) = (Vec::new(), ParamValues::default());
         let refused = read(&declared, "country=", &mut text, &mut values).expect_err("required");
         assert!(refused.detail.contains("`country` is empty"), "{}", refused.detail);
     }
