@@ -31,8 +31,8 @@ pub(super) struct Aliases {
 }
 
 impl Aliases {
-    pub(super) fn add(&mut self, alias: &Ident, expr: Expr) {
-        self.list.push((alias.value.clone(), expr));
+    pub(super) fn add(&mut self, alias: &str, expr: Expr) {
+        self.list.push((alias.to_owned(), expr));
     }
 
     /// The value of an alias, once aliases are visible.

@@ -161,7 +161,7 @@ impl<'c> Resolver<'c> {
                 SelectItem::ExprWithAlias { expr, alias } => {
                     let resolved = self.expr(expr, Clause::Select)?;
                     self.check_item(expr, &resolved)?;
-                    self.aliases.add(alias, resolved.clone());
+                    self.aliases.add(&alias.value, resolved.clone());
                     self.output(alias.value.clone(), resolved, at)?;
                 }
                 SelectItem::Wildcard(_) => {

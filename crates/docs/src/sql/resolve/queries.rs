@@ -54,6 +54,7 @@ impl<'c> Resolver<'c> {
                 self.add_derived((number, outer), String::new(), query.span().start)?;
                 self.wildcard(0, false, query.span().start)?;
                 self.names_of_members(number);
+                self.show_aliases()?;
             }
             SetExpr::Query(_) => return not_yet("a query in parentheses here", query.span().start),
             SetExpr::Values(_) => return not_yet("VALUES outside INSERT", query.span().start),
@@ -70,7 +71,7 @@ impl<'c> Resolver<'c> {
     fn names_of_members(&mut self, number: usize) {
         for member in &self.logical.inner[number].members {
             for (output, column) in member.outputs.iter().zip(&self.logical.outputs) {
-                self.aliases.push((output.name.clone(), column.expr.clone()));
+                self.aliases.add(&output.name, column.expr.clone());
             }
         }
     }
