@@ -2,7 +2,9 @@
 //! ([`crate::DocumentDatabase::reopen`]) or a collection is emptied ([`crate::transactions::truncate`]).
 //!
 //! A write is counted from before its preparation until its result is reported. The gate closes in two steps. First it blocks
-//! long writes (statements on threads that may block) and waits for those in progress. Then it blocks all writes; those still
+//! long writes (statements on threads that may block) and waits for those in progress. A blocked statement occupies a thread that
+//! queries need too, so an attempt blocks them only for a moment. If a statement in progress takes longer, the gate opens again,
+//! and a later attempt waits twice as long. Then the gate blocks all writes; those still
 //! in progress are single transactions on their way to the disk, so writers wait for some milliseconds. An event loop never
 //! waits: [`Gate::try_enter`] reports that the gate is closed, and the event loop keeps the write and tries again.
 
@@ -10,10 +12,13 @@ use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
 
-/// How long a closing waits for running statements.
+/// How long a closing tries to find a moment without running statements.
 const LONG_WAIT: Duration = Duration::from_secs(10);
-/// The same for a closing that gives up early rather than delay others.
+/// The same for a closing that gives up early.
 const BRIEF_WAIT: Duration = Duration::from_millis(500);
+/// How long the first attempt blocks statements, and the longest one.
+const ATTEMPT_FIRST: Duration = Duration::from_millis(20);
+const ATTEMPT_MAX: Duration = Duration::from_millis(320);
 /// How long a closing waits for transactions on their way to the disk; all writes wait meanwhile.
 const SHORT_WAIT: Duration = Duration::from_secs(3);
 /// Interval of polling the counts.
@@ -151,15 +156,31 @@ impl Gate {
         if self.state.load(Ordering::SeqCst) != OPEN {
             return None;
         }
-        self.set(CLOSED_TO_LONG);
-        let is_closed = (self.empties(WriteKind::Long, BRIEF_WAIT) || self.give_up()) && self.close();
+        let is_closed = self.close_to_long_within(BRIEF_WAIT) && self.close();
         is_closed.then(|| Closed { gate: self, _closer: closer })
     }
 
-    /// Blocks long writes and waits until none is inside. If that takes too long, opens the gate again and returns false.
+    /// Blocks long writes at a moment when none is inside. If there is none for too long, the gate is open, and the result
+    /// false.
     pub(crate) fn close_to_long(&self) -> bool {
-        self.set(CLOSED_TO_LONG);
-        self.empties(WriteKind::Long, LONG_WAIT) || self.give_up()
+        self.close_to_long_within(LONG_WAIT)
+    }
+
+    fn close_to_long_within(&self, most: Duration) -> bool {
+        let (until, mut attempt) = (Instant::now() + most, ATTEMPT_FIRST);
+        loop {
+            self.set(CLOSED_TO_LONG);
+            if self.empties(WriteKind::Long, attempt) {
+                return true;
+            }
+            self.open();
+            if Instant::now() >= until {
+                return false;
+            }
+            // Statements that were blocked run in between.
+            std::thread::sleep(2 * attempt);
+            attempt = (2 * attempt).min(ATTEMPT_MAX);
+        }
     }
 
     /// After [`Gate::close_to_long`]: blocks all writes and waits until none is inside. If that takes too long, opens the gate
@@ -216,6 +237,25 @@ mod tests {
         gate.leave(WriteKind::Long);
         gate.end();
         assert!(gate.try_close().is_none());
+    }
+
+    #[test]
+    fn a_closing_beside_a_long_write_lets_others_pass_and_closes_when_that_write_has_left() {
+        let gate = Gate::default();
+        assert!(gate.enter(WriteKind::Long));
+        std::thread::scope(|scope| {
+            let closing = scope.spawn(|| gate.close_to_long());
+            while gate.state.load(Ordering::SeqCst) == OPEN {
+                std::thread::yield_now();
+            }
+            // Blocked at first, but not until the first write has left.
+            assert!(gate.enter(WriteKind::Long));
+            assert!(!closing.is_finished());
+            gate.leave(WriteKind::Long);
+            gate.leave(WriteKind::Long);
+            assert!(closing.join().unwrap());
+        });
+        assert_eq!(gate.try_enter(WriteKind::Long), Err(Shut::Closed));
     }
 
     #[test]
