@@ -14,13 +14,14 @@ pub mod error;
 pub mod expire;
 pub mod import;
 mod opening;
+mod patience;
 pub mod sql;
 pub mod statements;
 mod transactions;
 pub mod views;
 mod writes;
 
-pub use catalog::{Readiness, ReadinessState, counts, generate};
+pub use catalog::{Readiness, ReadinessState, RuleState, counts, generate};
 pub use database::{
     CollectionId, DocumentDatabase, Moment, ReaderSession, Required, Stored, Sweep, Swept, VisitDocument, Write,
     changes, direct, verify,

@@ -103,6 +103,34 @@ fn an_archive_fills_empty_collections_with_indexes_and_all() {
 }
 
 #[test]
+fn a_reference_to_an_expired_document_is_refused_whether_that_is_stored_or_comes_along() {
+    let text = "[collections.sessions]\nkey = { field = \"id\", type = \"string\" }\nexpire = \"until\"\n\
+                [collections.carts]\nkey = { field = \"id\", type = \"u32\" }\nreferences = { session = \"sessions\" }\n";
+    let session = |id: &str, until: u64| format!("{{\"id\":\"{id}\",\"until\":{until}}}");
+    let cart = |session: &str| vec![format!("{{\"id\":1,\"session\":\"{session}\"}}")];
+    let sessions = [session("new", 1 << 40), session("old", 1)];
+    for comes_along in [false, true] {
+        for (id, is_expired) in [("old", true), ("new", false)] {
+            let (files, service) = (Files::new(), Service::new(&config(text)));
+            let mut archive = vec![("carts_1.json", array("carts", &cart(id)))];
+            if comes_along {
+                archive.push(("sessions_1.json", array("sessions", &sessions)));
+            } else {
+                import(&service, vec![files.add("s.json", &array("sessions", &sessions))], &ImportOptions::default())
+                    .unwrap();
+            }
+            let done = import(&service, vec![files.zip("data.zip", &archive)], &ImportOptions::default());
+            if is_expired {
+                let refused = done.unwrap_err();
+                assert!(refused.contains("\"session\": there is no old in sessions"), "{refused}");
+            } else {
+                done.unwrap();
+            }
+        }
+    }
+}
+
+#[test]
 fn arrays_lines_and_streams_go_where_they_are_sent() {
     let files = Files::new();
     let service = Service::new(&travels());

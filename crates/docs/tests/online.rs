@@ -229,7 +229,7 @@ fn a_refused_field_leaves_no_ghosts_in_a_collection_that_was_emptied() {
     drop(database);
     let database = open(folder.path(), UNIQUE);
     database.wait_for_indexes();
-    assert!(database.catalog().collections[0].unique[0].readiness.is_refused());
+    assert!(database.catalog().collections[0].unique[0].readiness.now() == docs::RuleState::Refused);
     for id in 0..10 {
         write(&database, Op::Delete { key: key(id) }).expect("deleted");
     }

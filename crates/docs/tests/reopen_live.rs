@@ -353,7 +353,7 @@ fn a_moment_before_an_index_was_built_is_not_asked_by_that_index() {
         let (before, session) = (prepare(), database.session().unwrap());
         let now = session.now();
         // If this is false, the building thread was faster.
-        let is_early = database.catalog().collections[0].indexes[0].readiness.is_building();
+        let is_early = database.catalog().collections[0].indexes[0].readiness.is_pending();
         database.wait_for_indexes();
         for query in [before, prepare()] {
             let mut out = Vec::new();

@@ -45,6 +45,7 @@ mod online_crash;
 mod online_rules;
 mod reopen;
 mod reopen_live;
+mod rule_states;
 mod sql_budget;
 mod sql_changes;
 mod sql_changes_random;

@@ -2,8 +2,8 @@
 
 use crate::declared_views::{self, rows, try_rows};
 use crate::service::{Service, config, open};
+use docs::RuleState;
 use docs::sql::{Budget, Scratch, Value};
-use docs::views::ViewState;
 use docs::{DocumentDatabase, Op, Precondition, Write};
 use proptest::prelude::*;
 use serde_json::{Value as Json, json};
@@ -271,7 +271,7 @@ proptest! {
         let database = open(&with_views(&ALL), dir.path());
         after.iter().for_each(|step| run(&database, step));
         database.wait_for_views();
-        prop_assert!(database.views().iter().all(|view| view.state == ViewState::Ready), "{:?}", database.views());
+        prop_assert!(database.views().iter().all(|view| view.state == RuleState::Ready), "{:?}", database.views());
         check_all(&database);
     }
 }
@@ -582,11 +582,11 @@ fn check_writes_of_broken(service: &Service) {
 }
 
 #[track_caller]
-fn check_state(database: &DocumentDatabase, name: &str, state: ViewState) {
+fn check_state(database: &DocumentDatabase, name: &str, state: RuleState) {
     let views = database.views();
     let view = views.iter().find(|view| view.name == name).unwrap();
     assert_eq!(view.state, state, "{view:?}");
-    assert_eq!(view.failure.is_some(), state == ViewState::Failed, "{view:?}");
+    assert_eq!(view.failure.is_some(), state == RuleState::Refused, "{view:?}");
 }
 
 #[test]
@@ -595,9 +595,9 @@ fn a_document_that_broke_a_view_is_written_like_any_other_and_other_views_are_ke
     drop(database);
     let service = Service { database: open(&by_tag(), dir.path()), dir };
     service.database.wait_for_views();
-    check_state(&service.database, "by_tag", ViewState::Failed);
+    check_state(&service.database, "by_tag", RuleState::Refused);
     check_writes_of_broken(&service);
-    check_state(&service.database, "amounts", ViewState::Ready);
+    check_state(&service.database, "amounts", RuleState::Ready);
     check(&service.database, "amounts", AMOUNTS);
     check_verified(&service.database, "amounts");
     // Once no document breaks it, the next opening builds it.
@@ -608,7 +608,7 @@ fn a_document_that_broke_a_view_is_written_like_any_other_and_other_views_are_ke
     drop(database);
     let database = open(&by_tag(), dir.path());
     database.wait_for_views();
-    check_state(&database, "by_tag", ViewState::Ready);
+    check_state(&database, "by_tag", RuleState::Ready);
     check_verified(&database, "by_tag");
 }
 
@@ -621,7 +621,7 @@ fn a_write_to_a_document_that_breaks_a_view_before_its_build_has_come_there_give
         // Whether the builder or this write comes first.
         service.run(&format!("patch items/5 {{\"amount\":{}}}", 100 + amount)).unwrap();
         service.database.wait_for_views();
-        check_state(&service.database, "by_tag", ViewState::Failed);
+        check_state(&service.database, "by_tag", RuleState::Refused);
         check(&service.database, "amounts", AMOUNTS);
     }
 }

@@ -2,8 +2,8 @@
 //! undeclared views are emptied.
 
 use crate::service::{Service, config, open};
+use docs::RuleState;
 use docs::sql::{Budget, Scratch};
-use docs::views::ViewState;
 use docs::{DocumentDatabase, Op, Precondition, Write, config::Config};
 use serde_json::{Value as Json, json};
 
@@ -56,7 +56,7 @@ fn total(database: &DocumentDatabase) -> Json {
 }
 
 fn is_building(database: &DocumentDatabase) -> bool {
-    database.views().iter().any(|view| view.state == ViewState::Building)
+    database.views().iter().any(|view| view.state == RuleState::Building)
 }
 
 /// Changes a view's definition over `documents` documents, and writes until it is built. Returns the number of concurrent

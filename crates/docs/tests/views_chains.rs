@@ -2,8 +2,8 @@
 
 use crate::declared_views::{self, Views, check, rows};
 use crate::service::{Service, open};
+use docs::RuleState;
 use docs::config::Config;
-use docs::views::ViewState;
 use docs::{DocumentDatabase, Op, Precondition, Write, WriteError};
 use proptest::prelude::*;
 use serde_json::{Value as Json, json};
@@ -103,7 +103,7 @@ fn run(database: &DocumentDatabase, step: &Step) {
 }
 
 fn all_ready(database: &DocumentDatabase) -> bool {
-    database.views().iter().all(|view| view.state != ViewState::Failed && view.state != ViewState::Building)
+    database.views().iter().all(|view| view.state != RuleState::Refused && view.state != RuleState::Building)
 }
 
 proptest! {
@@ -137,7 +137,7 @@ proptest! {
         let Service { database, dir } = service;
         drop(database);
         let database = open(&with_views(&views), dir.path());
-        prop_assert!(database.views().iter().all(|view| view.state == ViewState::Ready), "{:?}", database.views());
+        prop_assert!(database.views().iter().all(|view| view.state == RuleState::Ready), "{:?}", database.views());
         check(&database, &views);
     }
 }
@@ -284,7 +284,7 @@ fn rows_that_together_are_over_the_bound_of_a_transaction_are_built_from_fewer_a
     options.transaction_bytes_max = 128 << 10;
     let (database, _) = DocumentDatabase::open(&views, dir.path(), options).unwrap();
     database.wait_for_views();
-    assert!(database.views().iter().all(|view| view.state == ViewState::Ready), "{:?}", database.views());
+    assert!(database.views().iter().all(|view| view.state == RuleState::Ready), "{:?}", database.views());
     assert_eq!(rows(&database, "SELECT * FROM upper"), rows(&database, &upper));
     assert!(database.verify_view("upper").unwrap().unwrap().is_clean());
 }

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 
 use crate::declared_views::{Views, check, with_views};
 use crate::lives::{self, Random};
-use docs::views::ViewState;
+use docs::RuleState;
 use docs::{DocumentDatabase, Op, Precondition, Write};
 use serde_json::{Value as Json, json};
 
@@ -114,7 +114,7 @@ fn switch_in_on_failing_disks() -> (u32, u32) {
             continue;
         }
         answered += 1;
-        assert_eq!(database.views()[0].state, ViewState::Ready, "{:?}", database.views()[0].failure);
+        assert_eq!(database.views()[0].state, RuleState::Ready, "{:?}", database.views()[0].failure);
         if left.load(Ordering::Acquire) > 0 {
             return (failed, answered);
         }
@@ -134,16 +134,16 @@ fn live(dir: &Path, definitions: &Views, operations: i64, random: &mut Random, e
         }
     }
     database.wait_for_views();
-    let states: Vec<ViewState> = database.views().iter().map(|view| view.state).collect();
+    let states: Vec<RuleState> = database.views().iter().map(|view| view.state).collect();
     if left.load(Ordering::Acquire) > 0 {
         ends.whole += 1;
         // A verification also writes, as it sorts on disk.
         left.store(i64::MAX, Ordering::Release);
-        assert!(!states.contains(&ViewState::Failed), "{:?}", database.views());
+        assert!(!states.contains(&RuleState::Refused), "{:?}", database.views());
         check(&database, definitions);
     } else {
         ends.killed += 1;
-        ends.killed_in_a_build += u32::from(states.iter().any(|state| *state != ViewState::Ready));
+        ends.killed_in_a_build += u32::from(states.iter().any(|state| *state != RuleState::Ready));
     }
 }
 

@@ -9,7 +9,7 @@ use crate::declared_views::{self, Views, rows, with_views};
 use crate::lives;
 use crate::simulation::content::Files;
 use crate::simulation::disk::SimulatedDisk;
-use docs::views::ViewState;
+use docs::RuleState;
 use docs::{DocumentDatabase, Op, Precondition, Write, WriteError};
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
@@ -130,11 +130,11 @@ fn check(files: &Files, definitions: &Views, model: &mut Model) {
         model.set(id, item);
     }
     assert_eq!(found, model.items);
-    if database.views().iter().all(|view| view.state == ViewState::Ready) {
+    if database.views().iter().all(|view| view.state == RuleState::Ready) {
         declared_views::check(&database, definitions);
     }
     database.wait_for_views();
-    assert!(database.views().iter().all(|view| view.state != ViewState::Failed), "{:?}", database.views());
+    assert!(database.views().iter().all(|view| view.state != RuleState::Refused), "{:?}", database.views());
     declared_views::check(&database, definitions);
 }
 
@@ -170,7 +170,7 @@ fn history(seed: u64, tally: &mut Tally) {
             if operations == u64::MAX {
                 database.wait_for_views();
             }
-            let is_building = database.views().iter().any(|view| view.state != ViewState::Ready);
+            let is_building = database.views().iter().any(|view| view.state != RuleState::Ready);
             tally.in_builds += u32::from(is_building && disk.met() > 0);
         }
         tally.failures += u32::from(disk.met() > 0);

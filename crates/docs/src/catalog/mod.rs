@@ -20,7 +20,7 @@ pub(crate) mod view_trees;
 
 pub(crate) use counts::{ALL, Counts, ENTRIES_LEAST, TreeCount};
 pub(crate) use generate::{GENERATORS, KeyGeneration};
-pub use readiness::{Readiness, ReadinessState};
+pub use readiness::{Readiness, ReadinessState, RuleState};
 
 use std::sync::Arc;
 
@@ -139,6 +139,14 @@ impl CollectionInfo {
             + self.identity.as_deref().map_or(0, texts)
     }
 
+    /// The indexes that stand until these others are built: the declared ones that begin with the same field.
+    pub(crate) fn standing(&self) -> impl Iterator<Item = (&IndexInfo, impl Iterator<Item = &IndexInfo>)> {
+        self.indexes.iter().filter(|index| index.is_standing).map(|standing| {
+            let successors = self.indexes.iter().filter(|index| !index.is_standing);
+            (standing, successors.filter(|index| index.fields[0] == standing.fields[0]))
+        })
+    }
+
     /// The schema's promise about a field.
     pub fn field(&self, name: &str) -> Option<&FieldInfo> {
         self.fields.iter().find(|field| field.name == name)
@@ -216,6 +224,8 @@ pub struct IndexInfo {
     pub tree: TreeId,
     /// Whether it is complete.
     pub readiness: Readiness,
+    /// It is no longer declared like this, and stands until the indexes that begin with the same field are built.
+    pub is_standing: bool,
 }
 
 /// One unique field, or fields that are unique together. A document in which one of them is missing or null has no entry.

@@ -17,6 +17,16 @@ pub(crate) fn reference_row(collection: &str, field: &str) -> String {
     format!("reference/{collection}/{}", escaped(field))
 }
 
+/// The collection and the fields of an index, from its row's key.
+pub(crate) fn indexed_fields(key: &str) -> Option<(&str, Vec<String>)> {
+    let (collection, fields) = key.strip_prefix("index/")?.split_once('/')?;
+    let plain = |field: &str| {
+        let field = field.replace("%00", "\0").replace("%23", "#").replace("%2C", ",").replace("%2F", "/");
+        field.replace("%25", "%")
+    };
+    Some((collection, fields.split(',').map(plain).collect()))
+}
+
 /// The names of fields inside a row's key.
 fn joined(fields: &[String]) -> String {
     fields.iter().map(|field| escaped(field)).collect::<Vec<_>>().join(",")

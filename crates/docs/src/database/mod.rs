@@ -23,7 +23,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use crate::catalog::Catalog;
+use crate::catalog::{Catalog, RuleState};
 use crate::config::Config;
 use crate::engine::{self, Recovery, Store, TreeId};
 use crate::error::{ReadError, WriteError};
@@ -32,8 +32,9 @@ use crate::opening::{
     CATALOG_TREE, CountingThread, DatabaseOpenError, Differences, IndexBuilder, ResolvedCatalog, Rows, counter, losses,
     rebuild, stored_catalog, stored_rows,
 };
+use crate::patience::RightOfWay;
 use crate::sql::{PreparedQuery, SqlError};
-use crate::views::{self, Builder, DatabaseCore, ViewId, ViewReport, ViewState, ViewStatus, Views};
+use crate::views::{self, Builder, DatabaseCore, ViewId, ViewReport, ViewStatus, Views};
 use crate::writes::{
     Collection, Keys, LONG_CHECK_BYTES, LongCheck, Op, Precondition, Prepared, RuleStatus, Written, announced, scratch,
     write,
@@ -162,8 +163,16 @@ impl DocumentDatabase {
 
     /// Starts the background builds.
     pub(crate) fn begin_builds(&self) {
-        self.inner.builder.lock().unwrap_or_else(PoisonError::into_inner).begin();
-        self.inner.index_builder.lock().unwrap_or_else(PoisonError::into_inner).begin();
+        self.inner.builder.lock().unwrap_or_else(PoisonError::into_inner).begin(&self.inner.core);
+        self.begin_indexes();
+    }
+
+    /// Starts the build of indexes and the check of rules.
+    pub(crate) fn begin_indexes(&self) {
+        match IndexBuilder::start(&self.inner.core) {
+            Ok(builder) => *self.inner.index_builder.lock().unwrap_or_else(PoisonError::into_inner) = builder,
+            Err(error) => tracing::error!(%error, "indexes are not built until the next start"),
+        }
     }
 
     /// Applies a configuration to the store while no writes run. Returns the new catalog rows; the caller must remove the trees
@@ -212,16 +221,16 @@ impl DocumentDatabase {
             views: watched.views,
             catalog_tree,
             build_bytes: config.build_bytes,
+            right_of_way: RightOfWay::default(),
         });
         core.take_folds();
         let builder = Builder::start(&core, config.build_threads)?;
-        let index_builder = IndexBuilder::start(&core)?;
         catalog.counts = counter::counts(&core);
         let counter = CountingThread::start(&core, &catalog, stored)?;
         let is_timed = core.collections.iter().any(Collection::is_timed);
         let inner = Inner {
             builder: Mutex::new(builder),
-            index_builder: Mutex::new(index_builder),
+            index_builder: Mutex::default(),
             counter,
             core,
             dir: dir.to_path_buf(),
@@ -286,7 +295,7 @@ impl DocumentDatabase {
     /// The first view whose build failed.
     pub fn failed_view(&self) -> Option<ViewStatus> {
         let mut views = self.inner.core.views.list.iter();
-        views.find(|view| view.state() == ViewState::Failed).map(|view| view.status())
+        views.find(|view| view.readiness.now() == RuleState::Refused).map(|view| view.status())
     }
 
     /// Waits until no view is being built.

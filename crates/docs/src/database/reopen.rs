@@ -20,7 +20,7 @@ use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::gate::{Shut, WriteKind};
-use crate::catalog::{CollectionInfo, ReadinessState};
+use crate::catalog::ReadinessState;
 use crate::caught;
 use crate::config::Config;
 use crate::database::{DocumentDatabase, Required, Write};
@@ -60,18 +60,6 @@ impl Drop for Passing {
     fn drop(&mut self) {
         self.database.inner.gate.leave(self.kind);
     }
-}
-
-/// The error for a change that needs a restart: some indexes must be complete before the first write.
-fn needs_restart(info: &CollectionInfo, work: &Work) -> String {
-    let fields = |number: &usize| format!("{}({})", info.name, info.indexes[*number].fields.join(", "));
-    let indexes: Vec<String> = work.wanted.indexes.iter().map(fields).collect();
-    let what =
-        if indexes.is_empty() { info.name.clone() } else { format!("the index {}", indexes.join(", the index ")) };
-    format!(
-        "restart the service to change {what}: references, expiry and the fields that an index carries need it complete, so it is \
-         built before writes are taken"
-    )
 }
 
 impl DocumentDatabase {
@@ -135,12 +123,12 @@ impl DocumentDatabase {
         losses::check(config, store, &snapshot, &stored)?;
         let resolved = stored_catalog::resolve(store, &snapshot, config, &stored)?;
         views::resolve((store, catalog_tree), &snapshot, config, &resolved.catalog, &stored)?;
-        for (info, work) in resolved.catalog.collections.iter().zip(&resolved.work) {
-            if !work.is_empty() {
-                return Err(DatabaseOpenError::Mismatch(needs_restart(info, work)));
-            }
+        if resolved.work.iter().all(Work::is_empty) {
+            return Ok(());
         }
-        Ok(())
+        let why =
+            "the change is built before writes are taken: open the folder with it, or let it be built beside writes";
+        Err(DatabaseOpenError::Mismatch(why.to_string()))
     }
 
     /// Makes the new database and calls `publish`. After an error of either step everything is as before.
@@ -212,16 +200,10 @@ impl DocumentDatabase {
     /// Restarts the index builder after a failed reopening. Views that were being built fail, because their snapshots are gone.
     /// The next successful reopening begins them anew ([`DocumentDatabase::has_stopped_builds`]).
     fn start_builders(&self) {
-        for view in self.inner.core.views.list.iter().filter(|view| view.state() == views::ViewState::Building) {
+        for view in self.inner.core.views.list.iter().filter(|view| view.readiness.is_pending()) {
             view.fail(STOPPED.to_string());
         }
-        match IndexBuilder::start(&self.inner.core) {
-            Ok(builder) => {
-                builder.begin();
-                *self.inner.index_builder.lock().unwrap_or_else(PoisonError::into_inner) = builder;
-            }
-            Err(error) => tracing::error!(%error, "indexes are not built until the next start"),
-        }
+        self.begin_indexes();
     }
 
     /// Counts a write as in progress; `None`: this database takes no more writes, mostly because another one has taken over.
@@ -304,8 +286,11 @@ impl DocumentDatabase {
         self.inner.core.views.list.iter().any(|view| view.has_failed_for(STOPPED))
     }
 
-    /// Whether a rule came into force since the opening: queries use it after a reopening with the same configuration.
+    /// Whether a reopening with the same configuration has an effect: a rule came into force since the opening, which queries
+    /// then know, or an index that no longer has to stand can go.
     pub fn gains_by_reopening(&self) -> bool {
+        let mut standing = self.catalog().collections.iter().flat_map(|info| info.standing());
         self.rules().iter().any(|rule| rule.state == ReadinessState::Ready)
+            || standing.any(|(_, mut successors)| successors.all(|index| index.readiness.is_ready()))
     }
 }

@@ -15,8 +15,9 @@ use super::{BadRecord, ImportError, ImportOptions, ImportProgress, ImportReport,
 use crate::database::{CollectionId, DocumentDatabase};
 use crate::encoding::KeyType;
 use crate::encoding::key::shown_key;
-use crate::engine::{self, BulkTree, SortedRun, Sorter, TreeId};
-use crate::opening::{DocumentOrigin, LoadError, STORED, Targets, Task, loader};
+use crate::engine::{self, BulkTree, Sorter, TreeId};
+use crate::opening::{DocumentOrigin, LoadError, STORED, Task};
+use crate::writes::ReferencePlace;
 
 /// A collection whose documents are built.
 struct Built<'c> {
@@ -127,36 +128,20 @@ fn finish(
         keys.extend(made.keys.map(|keys| (tree, keys)));
         work.extend(made.tasks.into_iter().map(|task| (number, task)));
     }
-    let keys = &keys;
-    for result in side_by_side(threads, work, |(number, task)| (number, task_run(database, task, keys))) {
+    let (keys, now_ms) = (&keys, database.clock().now_ms());
+    let run = |task: Task<'_>| {
+        let session = database.session()?;
+        let is_there = |place: &ReferencePlace, key: &[u8]| {
+            let found = session.reader().snapshot();
+            Ok(found.get(place.target, key)?.is_some_and(|stored| place.is_there(&stored, now_ms)))
+        };
+        task.run(database.store(), keys, &is_there)
+    };
+    for result in side_by_side(threads, work, |(number, task)| (number, run(task))) {
         let (number, result) = result;
         trees.extend(result.map_err(|error| explain(gathered, Some((database, number)), error))?);
     }
     Ok(trees)
-}
-
-fn task_run(
-    database: &DocumentDatabase,
-    task: Task<'_>,
-    keys: &[(TreeId, SortedRun)],
-) -> Result<Option<(TreeId, BulkTree)>, LoadError> {
-    match task {
-        Task::Index { tree, entries } => Ok(Some((tree, loader::build_index(entries, database.store().bulk()?)?))),
-        Task::Unique { tree, fields, entries } => {
-            Ok(Some((tree, loader::build_unique(entries, database.store().bulk()?, fields)?)))
-        }
-        Task::Reference { field, target, target_name, entries } => {
-            let run = keys.iter().find(|(tree, _)| *tree == target).map(|(_, run)| run);
-            let session = database.session()?;
-            let ask = |key: &[u8]| Ok(session.reader().snapshot().get(target, key)?.is_some());
-            let targets = match run {
-                Some(run) => Targets::Run(run),
-                None => Targets::Ask(&ask),
-            };
-            loader::check_references(entries, targets, field, target_name)?;
-            Ok(None)
-        }
-    }
 }
 
 /// Runs the work on some threads; the order of results is undefined.

@@ -17,7 +17,7 @@ pub(super) struct TreesBuilder<'c> {
     tree: BulkTree,
     loader: Loader<'c>,
     views: Loading<'c>,
-    /// Its keys in order, if other collections refer to it.
+    /// The keys of its documents that have not expired, in order, if other collections refer to it.
     keys: Option<SortedRunWriter>,
     shape: FieldNumbers,
     /// The collection has no indexes, unique fields, references or views.
@@ -86,7 +86,9 @@ impl<'c> TreesBuilder<'c> {
     /// Adds a document whose index entries were added before the tree was restarted.
     pub(super) fn add_again(&mut self, key: &[u8], stored: &[u8]) -> Result<(), LoadError> {
         self.tree.push(key, stored)?;
-        if let Some(keys) = &mut self.keys {
+        if let Some(keys) = &mut self.keys
+            && self.collection.is_there(stored, || self.database.clock().now_ms())
+        {
             keys.push(key, &[])?;
         }
         Ok(())

@@ -16,18 +16,19 @@
 use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Sender, channel};
 use std::thread::JoinHandle;
 use std::time::Instant;
 
 use binjson::StoredDocument;
 use serde_json::Value as Json;
 
-use crate::catalog::Readiness;
+use crate::catalog::{CollectionInfo, Readiness};
 use crate::caught;
 use crate::encoding::key::shown_key;
 use crate::encoding::{FieldNumbers, Key, Row};
-use crate::engine::{self, Direction, KeyRange, ReadView, STAMP_BYTES, Tx};
+use crate::engine::{self, Direction, KeyRange, ReadView, Reader, STAMP_BYTES, TreeId, Tx};
+use crate::error::WriteError;
+use crate::patience::{is_passing, patiently};
 use crate::views::DatabaseCore;
 use crate::writes::{Collection, Rule, Share, ShareOf};
 
@@ -42,26 +43,20 @@ const KEYS_LISTED: usize = 10;
 #[derive(Default)]
 pub(crate) struct IndexBuilder {
     stop: Arc<AtomicBool>,
-    /// Signals the thread to begin.
-    begin: Option<Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl IndexBuilder {
-    /// Starts a thread that builds missing indexes and checks announced rules. It changes nothing before
-    /// [`IndexBuilder::begin`].
+    /// Starts a thread that builds missing indexes and checks announced rules.
     pub(crate) fn start(core: &Arc<DatabaseCore>) -> Result<IndexBuilder, engine::StoreError> {
         let mut builder = IndexBuilder::default();
         if core.collections.iter().all(|collection| targets_of(collection).is_empty()) {
             return Ok(builder);
         }
-        let (core, stop, (begin, begins)) = (Arc::clone(core), Arc::clone(&builder.stop), channel());
-        builder.begin = Some(begin);
+        core.collections.iter().flat_map(targets_of).for_each(|target| target.readiness.begin());
+        let (core, stop) = (Arc::clone(core), Arc::clone(&builder.stop));
         let thread = std::thread::Builder::new().name("index-build".to_string());
         let spawned = thread.spawn(move || {
-            if begins.recv().is_err() {
-                return;
-            }
             for collection in &core.collections {
                 let mut targets = targets_of(collection);
                 let (began, name) = (Instant::now(), &collection.info.name);
@@ -69,9 +64,12 @@ impl IndexBuilder {
                     continue;
                 }
                 tracing::info!(collection = name, parts = targets.len(), "indexes are being built, and stored documents checked by new rules");
-                match caught::outcome(|| build(&core, collection, &mut targets, &stop)) {
-                    Ok(false) => return,
-                    Ok(true) => {
+                let built = caught::outcome(|| build(&core, collection, &mut targets, &stop));
+                if stop.load(Ordering::Acquire) {
+                    return targets.iter().for_each(|target| target.readiness.interrupt());
+                }
+                match built {
+                    Ok(()) => {
                         tracing::info!(collection = name, elapsed = ?began.elapsed(), "indexes are built, and stored documents checked");
                     }
                     Err(why) => {
@@ -86,14 +84,6 @@ impl IndexBuilder {
         Ok(builder)
     }
 
-    /// Lets the thread begin.
-    pub(crate) fn begin(&self) {
-        if let Some(begin) = &self.begin {
-            // If the thread has already ended, it has logged the reason.
-            let _ = begin.send(());
-        }
-    }
-
     /// Whether everything is built or refused.
     pub(crate) fn is_done(&self) -> bool {
         self.thread.as_ref().is_none_or(JoinHandle::is_finished)
@@ -103,7 +93,6 @@ impl IndexBuilder {
 impl Drop for IndexBuilder {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Release);
-        self.begin = None;
         if let Some(thread) = self.thread.take() {
             // The panic hook has reported a panic of the thread.
             let _ = thread.join();
@@ -170,35 +159,27 @@ fn targets_of(collection: &Collection) -> Vec<Target<'_>> {
     let unique = collection.unique.iter().enumerate().map(|(number, unique)| (Part::Unique(number), &unique.readiness));
     let rules = collection.announced.iter().enumerate();
     let rules = rules.map(|(number, announced)| (Part::Rule(number), &announced.readiness));
-    let building = indexes.chain(unique).chain(rules).filter(|(_, readiness)| readiness.is_building());
+    let building = indexes.chain(unique).chain(rules).filter(|(_, readiness)| readiness.is_pending());
     building.map(|(part, readiness)| Target { part, readiness, breakers: Breakers::default() }).collect()
 }
 
-/// Processes all documents, then makes ready the targets that were not refused; false if it was stopped.
+/// Processes all documents, then makes ready the targets that were not refused. While the engine cannot take a step, it waits.
 fn build(
     core: &DatabaseCore,
     collection: &Collection,
     targets: &mut [Target<'_>],
     stop: &AtomicBool,
-) -> Result<bool, engine::StoreError> {
-    let reader = core.store.reader()?;
+) -> Result<(), engine::StoreError> {
+    let reader = patiently(stop, || core.store.reader())?;
     let mut after: Option<Vec<u8>> = None;
     loop {
-        let mut keys: Vec<Vec<u8>> = Vec::new();
-        {
-            let from = after.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
-            let (snapshot, range) = (reader.snapshot(), KeyRange { from, to: Bound::Unbounded });
-            ReadView::scan(&snapshot, collection.info.tree, range, Direction::Forward, &mut |key, _| {
-                keys.push(key.to_vec());
-                if keys.len() == PAGE_KEYS { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
-            })?;
-            snapshot.check()?;
-        }
+        let mut keys = patiently(stop, || page(&reader, collection.info.tree, after.as_deref()))?;
         for batch in keys.chunks(BATCH_DOCUMENTS) {
             if stop.load(Ordering::Acquire) {
-                return Ok(false);
+                return Ok(());
             }
-            enter_in_parts(core, collection, targets, batch)?;
+            core.right_of_way.give(stop);
+            enter_in_parts((core, collection, stop), targets, batch)?;
             targets.iter().for_each(|target| target.readiness.count(batch.len() as u64));
         }
         let is_end = keys.len() < PAGE_KEYS;
@@ -215,23 +196,36 @@ fn build(
         target.readiness.refuse(why);
     }
     refuse_without_index(collection);
-    switch_in(core, targets)?;
-    Ok(true)
+    patiently(stop, || switch_in(core, targets))
+}
+
+/// The next keys of a tree.
+fn page(reader: &Reader, tree: TreeId, after: Option<&[u8]>) -> Result<Vec<Vec<u8>>, engine::StoreError> {
+    let (snapshot, mut keys) = (reader.snapshot(), Vec::new());
+    let range = KeyRange { from: after.map_or(Bound::Unbounded, Bound::Excluded), to: Bound::Unbounded };
+    ReadView::scan(&snapshot, tree, range, Direction::Forward, &mut |key, _| {
+        keys.push(key.to_vec());
+        if keys.len() == PAGE_KEYS { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    })?;
+    snapshot.check()?;
+    Ok(keys)
 }
 
 /// Enters some documents. If their entries, which may include large fields, do not fit into one transaction, or a retry takes
 /// too long, the batch is halved. For a single document that does not fit, the error is returned.
 fn enter_in_parts(
-    core: &DatabaseCore,
-    collection: &Collection,
+    of @ (core, collection, stop): (&DatabaseCore, &Collection, &AtomicBool),
     targets: &mut [Target<'_>],
     keys: &[Vec<u8>],
 ) -> Result<(), engine::StoreError> {
+    if keys.len() == 1 {
+        return patiently(stop, || enter(core, collection, targets, keys));
+    }
     match enter(core, collection, targets, keys) {
-        Err(engine::StoreError::Limit { .. } | engine::StoreError::Busy) if keys.len() > 1 => {
+        Err(error) if is_passing(&error) || matches!(error, engine::StoreError::Limit { .. }) => {
             let (first, second) = keys.split_at(keys.len() / 2);
-            enter_in_parts(core, collection, targets, first)?;
-            enter_in_parts(core, collection, targets, second)
+            enter_in_parts(of, targets, first)?;
+            enter_in_parts(of, targets, second)
         }
         other => other,
     }
@@ -333,11 +327,10 @@ fn enter_one(
         seen.stamp = stamp;
     }
     let is_as_seen = seen.stamp == stamp;
-    let shown = |key: &[u8]| format!("{}/{}", info.name, shown_key(info.key.kind, key));
     let document = stored.get(STAMP_BYTES..).and_then(|bytes| StoredDocument::from_bytes(bytes).ok());
     let Some((document, own)) = document.zip(info.key.kind.of_bytes(key)) else {
-        let why = format!("the stored document {} is damaged", shown(key));
-        found.extend((0..targets.len()).map(|place| Found { place, key: shown(key), why: why.clone() }));
+        let why = format!("the stored document {} is damaged", shown(info, key));
+        found.extend((0..targets.len()).map(|place| Found { place, key: shown(info, key), why: why.clone() }));
         return Ok(());
     };
     let mut shape = FieldNumbers::default();
@@ -346,44 +339,29 @@ fn enter_one(
         for (place, target) in targets.iter().enumerate() {
             let refusal = match target.part {
                 Part::Index(number) => one.index(number)?,
-                Part::Unique(number) => one.unique(number, &shown)?,
+                Part::Unique(number) => one.unique(number)?,
                 Part::Rule(number) if !matches!(collection.announced[number].rule, Rule::Schema(_)) => {
                     one.rule(number)?
                 }
                 Part::Rule(number) if !is_again => {
                     let refusal = one.rule(number)?;
-                    if let Some(Refusal::Own(why)) = &refusal {
-                        seen.misfits.push((place, why.clone()));
-                    }
+                    seen.misfits.extend(refusal.clone().map(|why| (place, why)));
                     refusal
                 }
                 // A document written since then obeys the schema, unless the schema is already refused; then the document is
                 // not counted.
                 Part::Rule(_) => {
                     let misfit = seen.misfits.iter().find(|(of, _)| is_as_seen && *of == place);
-                    misfit.map(|(_, why)| Refusal::Own(why.clone()))
+                    misfit.map(|(_, why)| why.clone())
                 }
             };
-            if let Some(refusal) = refusal {
-                let why = match refusal {
-                    Refusal::Twice(why) => why,
-                    Refusal::Own(why) => format!("the stored document {}: {why}", shown(key)),
-                };
-                found.push(Found { place, key: shown(key), why });
-            }
+            found.extend(refusal.map(|why| Found { place, key: shown(info, key), why }));
         }
         Ok(())
     })
 }
 
-/// Why a document breaks a rule.
-enum Refusal {
-    Own(String),
-    /// Together with another document; the text names both.
-    Twice(String),
-}
-
-/// One document in its current state, within a transaction.
+/// One document in its current state, within a transaction. Its methods return why it breaks a rule.
 struct One<'o, 't, 'd> {
     collection: &'o Collection,
     tx: &'o mut Tx<'t>,
@@ -393,66 +371,62 @@ struct One<'o, 't, 'd> {
 }
 
 impl One<'_, '_, '_> {
-    fn index(&mut self, number: usize) -> Result<Option<Refusal>, engine::StoreError> {
+    fn index(&mut self, number: usize) -> Result<Option<String>, engine::StoreError> {
         let (mut entry, mut value) = (Vec::new(), Vec::new());
-        Ok(match self.collection.index_entry(number, self.row, self.key, &mut entry, &mut value) {
-            Err(why) => Some(Refusal::Own(why.to_string())),
-            Ok(()) => {
-                let index = &self.collection.indexes[number];
-                if !index.readiness.is_refused() {
-                    self.tx.put(index.tree, &entry, &value);
-                }
-                None
-            }
-        })
+        let index = &self.collection.indexes[number];
+        let made = self.collection.index_entry(number, self.row, self.key, &mut entry, &mut value);
+        if made.is_ok() && index.readiness.is_maintained() {
+            self.tx.put(index.tree, &entry, &value);
+        }
+        Ok(made.err().map(|why| self.broken(&why)))
     }
 
     /// A refused field is still processed, to count the documents that break it.
-    fn unique(
-        &mut self,
-        number: usize,
-        shown: &dyn Fn(&[u8]) -> String,
-    ) -> Result<Option<Refusal>, engine::StoreError> {
-        let mut entry = Vec::new();
+    fn unique(&mut self, number: usize) -> Result<Option<String>, engine::StoreError> {
+        let (mut entry, own) = (Vec::new(), self.key.as_bytes());
         let tree = self.collection.unique[number].tree;
         match self.collection.unique_key(number, self.row, &mut entry) {
-            Err(why) => return Ok(Some(Refusal::Own(why.to_string()))),
+            Err(why) => return Ok(Some(self.broken(&why))),
             Ok(false) => return Ok(None),
             Ok(true) => {}
         }
-        let own = self.key.as_bytes();
-        Ok(match self.tx.get(tree, &entry)?.map(|other| other.into_owned()) {
-            None => {
-                self.tx.put(tree, &entry, own);
-                None
-            }
-            Some(other) if other == own => None,
-            Some(other) => {
-                let fields = self.collection.info.unique[number].shown();
-                let (first, second) = (shown(&other), shown(own));
-                let why = format!("{fields} cannot be unique: {first} and {second} have the same value");
-                Some(Refusal::Twice(why))
-            }
-        })
+        let other = self.tx.get(tree, &entry)?.map(|other| other.into_owned());
+        if other.is_none() {
+            self.tx.put(tree, &entry, own);
+        }
+        Ok(other.filter(|other| other != own).map(|other| {
+            let (fields, info) = (self.collection.info.unique[number].shown(), &self.collection.info);
+            let (first, second) = (shown(info, &other), shown(info, own));
+            format!("{fields} cannot be unique: {first} and {second} have the same value")
+        }))
     }
 
-    fn rule(&mut self, number: usize) -> Result<Option<Refusal>, engine::StoreError> {
+    fn rule(&mut self, number: usize) -> Result<Option<String>, engine::StoreError> {
         let announced = &self.collection.announced[number];
         let checked = announced.check(self.collection, self.document, self.row, &mut *self.tx)?;
-        Ok(checked.err().map(|why| Refusal::Own(why.to_string())))
+        Ok(checked.err().map(|why| self.broken(&why)))
     }
+
+    fn broken(&self, why: &WriteError) -> String {
+        format!("the stored document {}: {why}", shown(&self.collection.info, self.key.as_bytes()))
+    }
+}
+
+/// A document in a message, by its collection and key.
+fn shown(info: &CollectionInfo, key: &[u8]) -> String {
+    format!("{}/{}", info.name, shown_key(info.key.kind, key))
 }
 
 /// Refuses the rules whose index was refused, because references and expiry find documents through an index.
 fn refuse_without_index(collection: &Collection) {
-    for announced in collection.announced.iter().filter(|announced| announced.readiness.is_building()) {
+    for announced in collection.announced.iter().filter(|announced| announced.readiness.is_pending()) {
         let field = match &announced.rule {
             Rule::Reference(reference) => reference.field,
             Rule::Expire { place, .. } => *place,
             Rule::Schema(_) => continue,
         };
         let mut indexes = collection.indexes.iter().filter(|index| index.fields[0] == field);
-        if indexes.all(|index| index.readiness.is_refused()) {
+        if indexes.all(|index| !index.readiness.is_maintained()) {
             announced.readiness.refuse("the index that it needs is refused".to_string());
         }
     }
@@ -460,7 +434,7 @@ fn refuse_without_index(collection: &Collection) {
 
 /// Makes the completed targets ready: from then on queries use the indexes, and the rules are in force.
 fn switch_in(core: &DatabaseCore, targets: &[Target<'_>]) -> Result<(), engine::StoreError> {
-    let whole = || targets.iter().filter(|target| target.readiness.is_building());
+    let whole = || targets.iter().filter(|target| target.readiness.is_pending());
     let mut failure = None;
     let commit = core.store.commit(&mut |tx| {
         for target in whole() {
@@ -483,7 +457,7 @@ fn switch_in(core: &DatabaseCore, targets: &[Target<'_>]) -> Result<(), engine::
         (Err(engine::StoreError::Aborted), Some(error)) => return Err(error),
         (commit, _) => drop(commit?),
     }
-    whole().map(|target| target.readiness).for_each(Readiness::set_ready);
+    whole().map(|target| target.readiness).for_each(Readiness::complete);
     Ok(())
 }
 

@@ -8,7 +8,7 @@ use std::io;
 use crate::encoding::{Key, Row};
 use crate::engine::{self, BulkTree, SortedEntries, SortedRun, Sorter, Store, TreeId};
 use crate::error::WriteError;
-use crate::writes::Collection;
+use crate::writes::{Collection, ReferencePlace};
 
 /// The origin of a document: 4 bytes for the source and 8 for the position in it, big-endian, so that origins sort in reading
 /// order.
@@ -80,15 +80,35 @@ impl From<engine::StoreError> for LoadError {
 pub(crate) enum Task<'c> {
     Index { tree: TreeId, entries: Sorter },
     Unique { tree: TreeId, fields: String, entries: Sorter },
-    Reference { field: &'c str, target: TreeId, target_name: &'c str, entries: Sorter },
+    Reference { field: &'c str, place: &'c ReferencePlace, entries: Sorter },
 }
 
-/// The keys that references may point to.
-pub(crate) enum Targets<'t> {
-    /// Sorted, from a run that was written while the target's documents were built.
-    Run(&'t SortedRun),
-    /// Looked up one by one.
-    Ask(&'t dyn Fn(&[u8]) -> Result<bool, engine::StoreError>),
+/// Whether a reference may name the stored document with a key.
+pub(crate) type IsThere<'t> = dyn Fn(&ReferencePlace, &[u8]) -> Result<bool, engine::StoreError> + 't;
+
+impl Task<'_> {
+    /// Builds the tree, or checks the references: by the run of their target's tree, which was written while the target's
+    /// documents were built, else one by one.
+    pub(crate) fn run(
+        self,
+        store: &Store,
+        runs: &[(TreeId, SortedRun)],
+        is_there: &IsThere<'_>,
+    ) -> Result<Option<(TreeId, BulkTree)>, LoadError> {
+        Ok(match self {
+            Task::Index { tree, entries } => Some((tree, build_index(entries, store.bulk()?)?)),
+            Task::Unique { tree, fields, entries } => Some((tree, build_unique(entries, store.bulk()?, fields)?)),
+            Task::Reference { field, place, entries } => {
+                let run = runs.iter().find(|(tree, _)| *tree == place.target);
+                let lookup = match run {
+                    Some((_, run)) => Lookup::Sorted(Box::new(run.read()?), Vec::new(), false),
+                    None => Lookup::Ask(is_there, place),
+                };
+                check_references(entries, lookup, field, &place.target_name)?;
+                None
+            }
+        })
+    }
 }
 
 impl<'c> Loader<'c> {
@@ -155,14 +175,14 @@ impl<'c> Loader<'c> {
         let references = self.references.into_iter().map(|(number, entries)| {
             let place = &collection.references[number];
             let field = collection.names.name(place.field);
-            Task::Reference { field, target: place.target, target_name: &place.target_name, entries }
+            Task::Reference { field, place, entries }
         });
         indexes.chain(unique).chain(references).collect()
     }
 }
 
 /// Builds an index's tree from its entries.
-pub(crate) fn build_index(entries: Sorter, mut tree: BulkTree) -> Result<BulkTree, LoadError> {
+fn build_index(entries: Sorter, mut tree: BulkTree) -> Result<BulkTree, LoadError> {
     let mut merge = entries.finish()?;
     while let Some((key, value)) = merge.next()? {
         tree.push(key, value)?;
@@ -171,7 +191,7 @@ pub(crate) fn build_index(entries: Sorter, mut tree: BulkTree) -> Result<BulkTre
 }
 
 /// Builds a unique field's tree; a duplicate value is an error.
-pub(crate) fn build_unique(entries: Sorter, mut tree: BulkTree, fields: String) -> Result<BulkTree, LoadError> {
+fn build_unique(entries: Sorter, mut tree: BulkTree, fields: String) -> Result<BulkTree, LoadError> {
     let mut merge = entries.finish()?;
     let mut last: Option<(Vec<u8>, Vec<u8>)> = None;
     while let Some((key, value)) = merge.next()? {
@@ -190,17 +210,8 @@ pub(crate) fn build_unique(entries: Sorter, mut tree: BulkTree, fields: String) 
 }
 
 /// Checks that each reference points to one of the targets.
-pub(crate) fn check_references(
-    entries: Sorter,
-    targets: Targets<'_>,
-    field: &str,
-    target_name: &str,
-) -> Result<(), LoadError> {
+fn check_references(entries: Sorter, mut keys: Lookup<'_>, field: &str, target_name: &str) -> Result<(), LoadError> {
     let mut merge = entries.finish()?;
-    let mut keys = match targets {
-        Targets::Run(run) => Lookup::Sorted(Box::new(run.read()?), Vec::new(), false),
-        Targets::Ask(ask) => Lookup::Ask(ask),
-    };
     let mut last: Option<Vec<u8>> = None;
     while let Some((key, value)) = merge.next()? {
         if last.as_deref() == Some(key) {
@@ -220,14 +231,14 @@ pub(crate) fn check_references(
 enum Lookup<'t> {
     /// The run, its current key, and whether reading has begun.
     Sorted(Box<SortedEntries>, Vec<u8>, bool),
-    Ask(&'t dyn Fn(&[u8]) -> Result<bool, engine::StoreError>),
+    Ask(&'t IsThere<'t>, &'t ReferencePlace),
 }
 
 impl Lookup<'_> {
     /// Must be called with ascending keys.
     fn has(&mut self, key: &[u8]) -> Result<bool, LoadError> {
         match self {
-            Lookup::Ask(ask) => Ok(ask(key)?),
+            Lookup::Ask(is_there, place) => Ok(is_there(place, key)?),
             Lookup::Sorted(merge, current, started) => {
                 while !*started || current.as_slice() < key {
                     *started = true;

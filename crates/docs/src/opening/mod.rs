@@ -18,7 +18,7 @@ pub(crate) mod stored_rows;
 pub(crate) use counter::CountingThread;
 pub use differences::{DIFFERENCES_MAX, Differences};
 pub(crate) use index_build::IndexBuilder;
-pub(crate) use loader::{DocumentOrigin, LoadError, Loader, ORIGIN_BYTES, STORED, Targets, Task, TreesToBuild};
+pub(crate) use loader::{DocumentOrigin, LoadError, Loader, ORIGIN_BYTES, STORED, Task, TreesToBuild};
 pub use open_error::{CollectionNames, DatabaseOpenError};
 pub use stored_catalog::outline;
 pub(crate) use stored_catalog::{ResolvedCatalog, Work};

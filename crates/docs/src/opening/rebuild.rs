@@ -4,11 +4,11 @@
 //! indexes, of new unique fields, and of new references. All of it becomes visible in one step with the catalog's rows. The old
 //! entries of an index are removed after that, by the next opening if the process stops in between.
 
-use std::ops::{Bound, ControlFlow};
+use std::ops::ControlFlow;
 
 use binjson::StoredDocument;
 
-use super::loader::{self, DocumentOrigin, LoadError, Loader, STORED, Targets, Task};
+use super::loader::{DocumentOrigin, LoadError, Loader, STORED};
 use super::open_error::DatabaseOpenError;
 use super::stored_catalog::Work;
 use super::stored_rows::{DROP, Rows, tree_of};
@@ -16,10 +16,7 @@ use crate::encoding::FieldNumbers;
 use crate::encoding::key::shown_key;
 use crate::engine::{self, BulkTree, Direction, KeyRange, Reader, STAMP_BYTES, Store, TreeId};
 use crate::error::ReadError;
-use crate::writes::Collection;
-
-/// Number of documents read from one snapshot; bounded so that no snapshot is held for long.
-const SCAN_DOCUMENTS: usize = 65_536;
+use crate::writes::{Collection, ReferencePlace};
 
 /// Does the work on one collection and returns its new trees.
 pub(crate) fn collection(
@@ -31,23 +28,18 @@ pub(crate) fn collection(
 ) -> Result<Vec<(TreeId, BulkTree)>, DatabaseOpenError> {
     let mut loader = Loader::new(collection, &work.wanted, store, sort_bytes);
     let mut shape = FieldNumbers::default();
-    let mut failure = None;
-    each_document(reader, collection.info.tree, |key, stored| {
-        let result = one(collection, work.recheck, key, stored, &mut shape, &mut loader);
-        result.map_or_else(
-            |error| {
-                failure = Some(error);
-                ControlFlow::Break(())
-            },
-            ControlFlow::Continue,
-        )
+    let mut outcome = Ok(());
+    // One snapshot for all: no writes run meanwhile whose old states it would hold.
+    reader.snapshot().scan(collection.info.tree, KeyRange::ALL, Direction::Forward, &mut |key, stored| {
+        outcome = one(collection, work.recheck, key, stored, &mut shape, &mut loader);
+        if outcome.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
     })?;
-    if let Some(failure) = failure {
-        return Err(failure);
-    }
+    outcome?;
     let mut trees = Vec::new();
     for task in loader.into_tasks() {
-        run(store, reader, task, &mut trees).map_err(|error| explain(collection, error))?;
+        // A stored document may refer to one that has expired since.
+        let stored = |target: &ReferencePlace, key: &[u8]| Ok(reader.snapshot().get(target.target, key)?.is_some());
+        trees.extend(task.run(store, &[], &stored).map_err(|error| explain(collection, error))?);
     }
     Ok(trees)
 }
@@ -75,20 +67,6 @@ fn one(
     })
 }
 
-fn run(store: &Store, reader: &Reader, task: Task<'_>, trees: &mut Vec<(TreeId, BulkTree)>) -> Result<(), LoadError> {
-    match task {
-        Task::Index { tree, entries } => trees.push((tree, loader::build_index(entries, store.bulk()?)?)),
-        Task::Unique { tree, fields, entries } => {
-            trees.push((tree, loader::build_unique(entries, store.bulk()?, fields)?));
-        }
-        Task::Reference { field, target, target_name, entries } => {
-            let ask = |key: &[u8]| Ok(reader.snapshot().get(target, key)?.is_some());
-            loader::check_references(entries, Targets::Ask(&ask), field, target_name)?;
-        }
-    }
-    Ok(())
-}
-
 fn explain(collection: &Collection, error: LoadError) -> DatabaseOpenError {
     let name = &collection.info.name;
     let kind = collection.info.key.kind;
@@ -110,31 +88,6 @@ fn explain(collection: &Collection, error: LoadError) -> DatabaseOpenError {
             "\"{field}\" cannot refer to {target}: {} refers to a document that is not there",
             shown(&from)
         )),
-    }
-}
-
-/// Visits all documents in order of key, over several snapshots. No writes run meanwhile.
-fn each_document(
-    reader: &Reader,
-    tree: TreeId,
-    mut visit: impl FnMut(&[u8], &[u8]) -> ControlFlow<()>,
-) -> Result<(), engine::StoreError> {
-    let mut last: Option<Vec<u8>> = None;
-    loop {
-        let from = last.take();
-        let range = KeyRange { from: from.as_deref().map_or(Bound::Unbounded, Bound::Excluded), to: Bound::Unbounded };
-        let (mut seen, mut stop) = (0, false);
-        reader.snapshot().scan(tree, range, Direction::Forward, &mut |key, value| {
-            seen += 1;
-            stop = visit(key, value).is_break();
-            if seen == SCAN_DOCUMENTS {
-                last = Some(key.to_vec());
-            }
-            if stop || seen == SCAN_DOCUMENTS { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
-        })?;
-        if stop || last.is_none() {
-            return Ok(());
-        }
     }
 }
 

@@ -9,6 +9,8 @@
 //!  index/NAME/FIELD,FIELD  {"tree": TREE, "included": [FIELD, …]}
 //!  unique/NAME/FIELD,FIELD {"tree": TREE}                      these two with "state": "building" until it is built
 //!  reference/NAME/FIELD    {"target": NAME}
+//!  standing/TREE           {"tree": TREE, "collection": NAME, "fields": [FIELD, …], "included": [FIELD, …]}
+//!                          an index that is no longer declared like this, until the indexes that begin with its field are built
 //!  drop/TREE               {}            the tree's entries are obsolete and are to be removed
 //!  counts/NUMBER           approximate size of a tree (`counter.rs`)
 //! ```
@@ -18,7 +20,8 @@
 //! new name. One step makes the tree visible and changes its row, so a stop before it leaves the old index.
 //!
 //! If the work is done while the database serves (`builds_indexes_later`), a row keeps the rules in force until a new rule
-//! replaces them ([`crate::writes::announced`]).
+//! replaces them ([`crate::writes::announced`]). Likewise an index that the configuration changes or no longer declares stands, is
+//! maintained and serves queries, references and expiry, while a declared index with the same first field is not complete.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -30,9 +33,11 @@ use super::declared_rows::{declared_row, included, index_fields};
 use super::loader::TreesToBuild;
 use super::losses;
 use super::open_error::DatabaseOpenError;
-use super::stored_rows::{DROP, Rows, UNDECLARED, documents_tree, is_empty, is_part, tree_of};
-use crate::catalog::{Catalog, CollectionInfo, ExpireInfo, FieldInfo, IndexInfo, Readiness, ReferenceInfo, UniqueInfo};
-use crate::config::row_name::{collection_row, index_row, reference_row, unique_row};
+use super::stored_rows::{DROP, Rows, STANDING, UNDECLARED, documents_tree, is_empty, is_part, tree_of};
+use crate::catalog::{
+    Catalog, CollectionInfo, ExpireInfo, FieldInfo, IndexInfo, Readiness, ReferenceInfo, RuleState, UniqueInfo,
+};
+use crate::config::row_name::{collection_row, index_row, indexed_fields, reference_row, unique_row};
 use crate::config::{CollectionConfig, Config, ExpireConfig};
 use crate::engine::{ReadView, Store, TreeId};
 use crate::expire::{LAST_WRITE, mark_at};
@@ -111,8 +116,8 @@ fn obsolete(stored: &Rows, kept: &BTreeSet<String>, names: &[&str], rows: &mut R
         let declared = names.contains(&rest.split('/').next().unwrap_or_default());
         match kind {
             "reference" => obsolete.push(key.clone()),
-            "index" | "unique" if declared => {
-                if let Some(tree) = tree_of(value) {
+            "index" | "unique" | "standing" if declared || kind == "standing" => {
+                if let Some(tree) = tree_of(value).filter(|tree| !rows.contains_key(&format!("{STANDING}{tree}"))) {
                     rows.insert(format!("{DROP}{tree}"), "{}".to_string());
                 }
                 obsolete.push(key.clone());
@@ -136,7 +141,8 @@ pub fn outline(config: &Config) -> Result<Catalog, DatabaseOpenError> {
         let mut info = described(collection, schema.as_ref(), NO_TREE);
         for fields in index_fields(collection, collection.expire.as_ref()) {
             let included = included(config, collection, &fields);
-            info.indexes.push(IndexInfo { fields, included, tree: NO_TREE, readiness: Readiness::default() });
+            let (tree, readiness) = (NO_TREE, Readiness::default());
+            info.indexes.push(IndexInfo { fields, included, tree, readiness, is_standing: false });
         }
         let unique = collection.unique.iter().map(|fields| UniqueInfo {
             fields: fields.clone(),
@@ -176,9 +182,11 @@ fn described(wanted: &CollectionConfig, schema: Option<&Schema>, tree: TreeId) -
 }
 
 impl CollectionInfo {
-    /// The place of an index that starts with a field.
+    /// The place of an index that starts with a field: of a complete one, unless it is still to be built for a new rule.
     fn index_of(&self, field: &str) -> usize {
-        self.indexes.iter().position(|index| index.fields[0] == field).unwrap_or_default()
+        let all = || self.indexes.iter().enumerate().filter(|(_, index)| index.fields[0] == field);
+        let found = all().find(|(_, index)| index.readiness.is_ready()).or_else(|| all().next());
+        found.map_or(0, |(place, _)| place)
     }
 
     fn refer(&mut self, field: String, target: usize) {
@@ -199,8 +207,8 @@ impl CollectionInfo {
 type Planned = (CollectionInfo, Option<Schema>, Work, Vec<(Wish, Readiness)>);
 /// Fields and the places of their targets.
 type References = Vec<(String, usize)>;
-/// The same with the catalog's rows.
-type NewReferences = Vec<(String, usize, String)>;
+/// A new reference: its field, its target's place, its row, and the place of the target that it replaces.
+type NewReference = (String, usize, String, Option<usize>);
 
 /// The state of a collection's own row, compared with the configuration.
 struct Identity {
@@ -233,7 +241,8 @@ impl Identity {
             ready["expire_since"] = json!(since);
         }
         let ready = ready.to_string();
-        self.wishes.push((Wish::Expire(new.field.clone()), Readiness::building((collection_row(&wanted.name), ready))));
+        let readiness = Readiness::declared((collection_row(&wanted.name), ready), None);
+        self.wishes.push((Wish::Expire(new.field.clone()), readiness));
         (row["expire"], row["expire_after"]) = (stored["expire"].clone(), stored["expire_after"].clone());
         let field = stored["expire"].as_str().map(str::to_string);
         // A row without a duration has an older format. Then nothing expires until the new rule is in force.
@@ -269,12 +278,14 @@ impl<V: ReadView> Resolver<'_, V> {
         let mut info = described(wanted, schema.as_ref(), tree);
         let schema = match before {
             None => schema,
-            Some(before) => {
-                let (before, text) = before.unzip();
+            Some(in_force) => {
+                let (in_force, text) = in_force.unzip();
                 info.schema = text;
-                info.fields = schema.as_ref().map(|new| announced::weakened(new, before.as_ref())).unwrap_or_default();
+                info.fields =
+                    schema.as_ref().map(|new| announced::weakened(new, in_force.as_ref())).unwrap_or_default();
                 let row = json!({ "schema": wanted.schema }).to_string();
-                let readiness = Readiness::building((collection_row(&wanted.name), row));
+                let before = Readiness::of(RuleState::Ready);
+                let readiness = Readiness::declared((collection_row(&wanted.name), row), Some(before.clone()));
                 // Compiled for the general checker, because its fields do not have the row positions that the plain checker
                 // needs.
                 let new = wanted
@@ -283,25 +294,19 @@ impl<V: ReadView> Resolver<'_, V> {
                     .map(Schema::compile_full)
                     .transpose()
                     .map_err(DatabaseOpenError::Mismatch)?;
-                wishes.extend(new.map(|schema| (Wish::Schema(schema), readiness)));
-                before
+                wishes.extend(new.map(|schema| (Wish::Schema { schema, before }, readiness)));
+                in_force
             }
         };
-        let needed: Vec<&str> = references
-            .iter()
-            .map(|(field, _)| field)
-            .chain(expire.as_ref().map(|e| &e.field))
-            .map(String::as_str)
-            .collect();
         for fields in index_fields(wanted, expire.as_ref()) {
-            let is_needed = needed.contains(&fields[0].as_str());
-            let index = self.index(wanted, fields, (empty, is_needed), &mut work, info.indexes.len())?;
+            let index = self.index(wanted, fields, empty, &mut work, info.indexes.len())?;
             info.indexes.push(index);
         }
+        self.let_stand(&mut info)?;
         for fields in &wanted.unique {
             let name = unique_row(&wanted.name, fields);
             let (tree, new) = self.tree(&name, |tree| json!({ "tree": tree }), empty)?;
-            let readiness = if new { self.later(&name, true) } else { Readiness::default() };
+            let readiness = if new { self.later(&name) } else { Readiness::default() };
             if new && readiness.is_ready() {
                 work.wanted.unique.push(info.unique.len());
             }
@@ -311,9 +316,15 @@ impl<V: ReadView> Resolver<'_, V> {
             info.refer(field, target);
         }
         info.expire(expire.as_ref(), since);
-        for (field, target, row) in new_references {
+        for (field, target, row, before) in new_references {
             let (index, name) = (info.index_of(&field), reference_row(&wanted.name, &field));
-            wishes.push((Wish::Reference { field, target, index }, Readiness::building((name, row))));
+            // A reference of the field to another collection stays in force until the new one replaces it.
+            let before = before.map(|target| {
+                let in_force = Readiness::of(RuleState::Ready);
+                wishes.push((Wish::Reference { field: field.clone(), target, index }, in_force.clone()));
+                in_force
+            });
+            wishes.push((Wish::Reference { field, target, index }, Readiness::declared((name, row), before)));
         }
         Ok((info, schema, work, wishes))
     }
@@ -374,7 +385,12 @@ impl<V: ReadView> Resolver<'_, V> {
     }
 
     /// The references in force, and new ones with their rows.
-    fn references(&mut self, wanted: &CollectionConfig, empty: bool, work: &mut Work) -> (References, NewReferences) {
+    fn references(
+        &mut self,
+        wanted: &CollectionConfig,
+        empty: bool,
+        work: &mut Work,
+    ) -> (References, Vec<NewReference>) {
         let (mut references, mut new) = (Vec::new(), Vec::new());
         for (field, target) in &wanted.references {
             let Ok(place) = self.names.binary_search(&target.as_str()) else { continue };
@@ -384,11 +400,9 @@ impl<V: ReadView> Resolver<'_, V> {
             let is_new = !empty && stored != Some(&row);
             self.kept.insert(key.clone());
             if is_new && self.config.builds_indexes_later {
-                // A reference of the field to another collection stays in force until the new one replaces it.
                 let before = stored.and_then(|row| serde_json::from_str::<Json>(row).ok());
                 let before = before.and_then(|row| self.names.binary_search(&row.get("target")?.as_str()?).ok());
-                references.extend(before.map(|before| (field.clone(), before)));
-                new.push((field.clone(), place, row));
+                new.push((field.clone(), place, row, before));
                 continue;
             }
             if is_new {
@@ -404,29 +418,60 @@ impl<V: ReadView> Resolver<'_, V> {
         &mut self,
         wanted: &CollectionConfig,
         fields: Vec<String>,
-        (empty, is_needed): (bool, bool),
+        empty: bool,
         work: &mut Work,
         number: usize,
     ) -> Result<IndexInfo, DatabaseOpenError> {
         let included = included(self.config, wanted, &fields);
         let name = index_row(&wanted.name, &fields);
         let (tree, new) = self.tree(&name, |tree| json!({ "tree": tree, "included": included }), empty)?;
-        // An index through which rules in force find references and expired documents must be complete before the first write.
-        let readiness = if new { self.later(&name, !is_needed) } else { Readiness::default() };
+        let readiness = if new { self.later(&name) } else { Readiness::default() };
         if new && readiness.is_ready() {
             work.wanted.indexes.push(number);
         }
-        Ok(IndexInfo { fields, included, tree, readiness })
+        Ok(IndexInfo { fields, included, tree, readiness, is_standing: false })
+    }
+
+    /// Adds the complete indexes of a collection that are no longer declared like this, if a declared index with the same first
+    /// field is still to be built.
+    fn let_stand(&mut self, info: &mut CollectionInfo) -> Result<(), DatabaseOpenError> {
+        for (key, row) in self.stored {
+            let standing = match indexed_fields(key) {
+                Some((collection, fields)) if collection == info.name && !is_part(row) => {
+                    let mut row: Json = serde_json::from_str(row).unwrap_or_default();
+                    (row["collection"], row["fields"]) = (json!(collection), json!(fields));
+                    row
+                }
+                None if key.starts_with(STANDING) => serde_json::from_str(row).unwrap_or_default(),
+                _ => continue,
+            };
+            let texts = |name: &str| serde_json::from_value::<Vec<String>>(standing[name].clone()).unwrap_or_default();
+            let (fields, included) = (texts("fields"), texts("included"));
+            let (Some(name), Some(first)) = (standing["tree"].as_str(), fields.first()) else { continue };
+            let tree = self.store.tree(name)?;
+            let is_awaited = |index: &IndexInfo| index.readiness.is_pending() && index.fields[0] == *first;
+            if standing["collection"] == info.name.as_str()
+                && info.indexes.iter().any(is_awaited)
+                && info.indexes.iter().all(|index| index.tree != tree)
+            {
+                self.rows.remove(&format!("{DROP}{name}"));
+                self.kept.insert(format!("{STANDING}{name}"));
+                self.rows.insert(format!("{STANDING}{name}"), standing.to_string());
+                let readiness = Readiness::default();
+                info.indexes.push(IndexInfo { fields, included, tree, readiness, is_standing: true });
+            }
+        }
+        Ok(())
     }
 
     /// Whether a new part is built while the database serves: then its row is marked until it is complete.
-    fn later(&mut self, name: &str, may_wait: bool) -> Readiness {
-        let row = self.rows.get(name).filter(|_| may_wait && self.config.builds_indexes_later).cloned();
+    fn later(&mut self, name: &str) -> Readiness {
+        let row = self.rows.get(name).filter(|_| self.config.builds_indexes_later).cloned();
         let Some(row) = row else { return Readiness::default() };
         let Ok(mut state) = serde_json::from_str::<Json>(&row) else { return Readiness::default() };
         state["state"] = json!("building");
         self.rows.insert(name.to_string(), state.to_string());
-        Readiness::building((name.to_string(), row))
+        Readiness::declared((name.to_string(), row), None)
     }
 
     /// The tree of an index or unique field, and whether it must be built: an unchanged row keeps its tree.

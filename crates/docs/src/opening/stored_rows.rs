@@ -1,7 +1,7 @@
 //! Rows of the stored catalog (`stored_catalog.rs` has their format): reading them, and what one of them says.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::ops::{Bound, ControlFlow};
+use std::ops::ControlFlow;
 
 use serde_json::{Value as Json, json};
 
@@ -15,14 +15,15 @@ pub(crate) type Rows = BTreeMap<String, String>;
 
 /// Prefix of the row of a tree that is to be emptied; the tree's name follows.
 pub(crate) const DROP: &str = "drop/";
+/// Prefix of the row of an index that stands until the indexes that begin with the same field are built; its tree's name follows.
+pub(crate) const STANDING: &str = "standing/";
 /// Name of the mark in the row of a collection that the last configuration did not declare.
 pub(crate) const UNDECLARED: &str = "undeclared";
 
 /// Reads all rows.
 pub(crate) fn read(view: &impl ReadView, tree: TreeId) -> Result<Rows, ReadError> {
     let mut rows = Rows::new();
-    let all = KeyRange { from: Bound::Unbounded, to: Bound::Unbounded };
-    view.scan(tree, all, Direction::Forward, &mut |key, value| {
+    view.scan(tree, KeyRange::ALL, Direction::Forward, &mut |key, value| {
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         rows.insert(text(key), text(value));
         ControlFlow::Continue(())
@@ -37,7 +38,7 @@ pub(crate) fn is_marked(row: &str, mark: &str) -> bool {
 
 /// Whether a row belongs to an index or unique field whose build was not finished, or refused.
 pub(crate) fn is_part(row: &str) -> bool {
-    state_of(row).is_some()
+    serde_json::from_str::<Json>(row).is_ok_and(|row| !row["state"].is_null())
 }
 
 /// The name of the tree that holds a collection's documents.
@@ -51,11 +52,6 @@ pub(crate) fn tree_of(row: &str) -> Option<String> {
     row.get("tree")?.as_str().map(str::to_string)
 }
 
-fn state_of(row: &str) -> Option<Json> {
-    let row: Json = serde_json::from_str(row).ok()?;
-    row.get("state").cloned()
-}
-
 /// The rows that [`super::rebuild::drop_trees`] leaves.
 pub(crate) fn after_drops(rows: Rows) -> Rows {
     let dropped: BTreeSet<String> = rows.keys().filter_map(|key| key.strip_prefix(DROP)).map(str::to_string).collect();
@@ -66,8 +62,7 @@ pub(crate) fn after_drops(rows: Rows) -> Rows {
 
 pub(crate) fn is_empty(view: &impl ReadView, tree: TreeId) -> Result<bool, ReadError> {
     let mut empty = true;
-    let all = KeyRange { from: Bound::Unbounded, to: Bound::Unbounded };
-    view.scan(tree, all, Direction::Forward, &mut |_, _| {
+    view.scan(tree, KeyRange::ALL, Direction::Forward, &mut |_, _| {
         empty = false;
         ControlFlow::Break(())
     })?;

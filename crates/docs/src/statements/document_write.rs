@@ -116,12 +116,16 @@ impl<C: WriteTransaction> DocumentWrite<'_, C> {
             return self.apply(&op, budget).map(Some);
         }
         let (collection, change, written) = (self.collection, &mut *self.change, (&op, self.at));
+        let target = match &self.changing.on_conflict {
+            OnConflict::LeaveOut(fields) | OnConflict::Update(fields) => Some(fields.as_deref()),
+            OnConflict::Refuse | OnConflict::Replace => None,
+        };
         let mut in_the_way = scratch::with(|scratch| {
             scratch.long_check = LongCheck::in_share();
-            write::in_the_way(collection, written, change, scratch)
+            write::in_the_way(collection, written, target.flatten(), change, scratch)
         })?;
-        if let OnConflict::LeaveOut(fields) | OnConflict::Update(fields) = &self.changing.on_conflict {
-            let counts = |other: &&write::InTheWay| fields.as_ref().is_none_or(|fields| *fields == other.fields);
+        if let Some(target) = target {
+            let counts = |other: &&write::InTheWay| target.is_none_or(|fields| *fields == other.fields);
             return match (in_the_way.iter().find(counts), &self.changing.upsert) {
                 (None, _) => self.apply(&op, budget).map(Some),
                 (Some(_), None) => Ok(None),

@@ -7,7 +7,6 @@ use crate::engine;
 use crate::error::WriteError;
 use crate::sql::{Budget, QueryError, RowList, SpillSpace, Value};
 use crate::statements::{Modification, ModifyError, StatementCounts};
-use crate::views::ViewState;
 use crate::writes::Collection;
 
 /// With less free disk space than this no large transaction is started.
@@ -24,15 +23,15 @@ impl DocumentDatabase {
         let info = &collection.info;
         let is_own = |reference: &crate::writes::ReferencePlace| reference.target == info.tree;
         collection.announced.is_empty()
-            && info.indexes.iter().all(|index| !index.readiness.is_building())
-            && info.unique.iter().all(|unique| !unique.readiness.is_building())
+            && info.indexes.iter().all(|index| !index.readiness.is_pending())
+            && info.unique.iter().all(|unique| !unique.readiness.is_pending())
             && !collection.references.iter().any(is_own)
             && !self.is_building_views(place)
     }
 
     /// Whether a view of a collection is being built: its builders write the rows that a large transaction would claim.
     pub(crate) fn is_building_views(&self, collection: usize) -> bool {
-        self.views_at_work().of_collection(collection).any(|view| view.state() == ViewState::Building)
+        self.views_at_work().of_collection(collection).any(|view| view.readiness.is_pending())
     }
 
     /// Runs a statement in a large transaction; `None` if its budget has no disk space for one.

@@ -22,7 +22,6 @@ use crate::database::{CollectionId, DocumentDatabase};
 use crate::engine::{self, KeyRange, RANGES_MAX, TreeId};
 use crate::sql::{Action, Budget, Value};
 use crate::statements::{Modification, ModifyError, StatementCounts};
-use crate::views::ViewState;
 use crate::writes::Collection;
 
 /// Maximum number of documents that are counted one by one while writes wait (some milliseconds).
@@ -98,7 +97,7 @@ impl DocumentDatabase {
         let mut trees = vec![info.tree];
         trees.extend(info.indexes.iter().map(|index| index.tree));
         trees.extend(info.unique.iter().map(|unique| unique.tree));
-        for view in views.of_collection(collection).filter(|view| view.state() != ViewState::Failed) {
+        for view in views.of_collection(collection).filter(|view| view.readiness.is_maintained()) {
             if views.lower(view).is_some_and(|lower| lower.definition.always().is_some()) {
                 return None;
             }

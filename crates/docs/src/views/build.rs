@@ -22,11 +22,12 @@ use super::gather::Gather;
 use super::operand::{group_operand, value_operand};
 use super::stored;
 use super::upper::{self, Built};
-use super::view::{View, ViewState};
+use super::view::View;
 use super::write::distinct_of;
 use crate::caught;
 use crate::encoding::key::shown_key;
 use crate::engine::{self, Direction, KeyRange, STAMP_BYTES, StoreSnapshot};
+use crate::patience::patiently;
 use crate::sql::grouping::Memory;
 
 /// Parts of a collection for each thread. With many parts an uneven distribution of documents averages out.
@@ -73,7 +74,7 @@ impl Builder {
     /// Starts threads that will build the missing views; returns when all have their snapshots. They change nothing before
     /// [`Builder::begin`].
     pub(crate) fn start(core: &Arc<DatabaseCore>, threads: usize) -> Result<Builder, engine::StoreError> {
-        let building = core.views.list.iter().filter(|view| view.state() == ViewState::Building);
+        let building = core.views.list.iter().filter(|view| view.readiness.is_pending());
         if building.count() == 0 {
             return Ok(Builder::default());
         }
@@ -109,7 +110,8 @@ impl Builder {
     }
 
     /// Lets the threads begin.
-    pub(crate) fn begin(&self) {
+    pub(crate) fn begin(&self, core: &DatabaseCore) {
+        core.views.list.iter().for_each(|view| view.readiness.begin());
         for begin in &self.begin {
             // If the thread has already ended, it has logged the reason.
             let _ = begin.send(());
@@ -148,13 +150,13 @@ fn thread_main(work: &Work, ready: &Sender<Result<(), engine::StoreError>>, begi
     }
     let read = caught::outcome(|| Worker::new(work).run(&snapshot));
     drop(snapshot);
-    if let Err(why) = read {
+    if let Err(why) = read.or_else(|why| if work.is_stopped() { Ok(()) } else { Err(why) }) {
         tracing::error!(why, "a view cannot be built");
         work.building(None).for_each(|view| view.fail(why.clone()));
     }
     let is_last = work.reading.fetch_sub(1, Ordering::AcqRel) == 1;
     if is_last
-        && !work.stop.load(Ordering::Acquire)
+        && !work.is_stopped()
         && let Err(why) = caught::outcome(|| {
             work.finish();
             Ok(())
@@ -173,7 +175,7 @@ fn parts(
 ) -> Result<VecDeque<Part>, engine::StoreError> {
     let mut parts = VecDeque::new();
     for (number, collection) in core.collections.iter().enumerate() {
-        let views = || collection.views.iter().map(|watch| &watch.view).filter(|v| v.state() == ViewState::Building);
+        let views = || collection.views.iter().map(|watch| &watch.view).filter(|view| view.readiness.is_pending());
         if views().next().is_none() {
             continue;
         }
@@ -213,12 +215,16 @@ fn cuts(first: &[u8], last: &[u8], count: usize) -> Vec<Vec<u8>> {
 }
 
 impl Work {
+    fn is_stopped(&self) -> bool {
+        self.stop.load(Ordering::Acquire)
+    }
+
     /// The views being built, of one collection or of all.
     fn building(&self, collection: Option<usize>) -> impl Iterator<Item = &Arc<View>> {
         let collections = self.core.collections.iter().enumerate();
         let wanted = collections.filter(move |(number, _)| collection.is_none_or(|wanted| wanted == *number));
         let views = wanted.flat_map(|(_, collection)| collection.views.iter().map(|watch| &watch.view));
-        views.filter(|view| view.state() == ViewState::Building)
+        views.filter(|view| view.readiness.is_pending())
     }
 
     /// Logs the progress, if the last message is old enough.
@@ -249,7 +255,7 @@ impl Work {
         now.into_iter().for_each(|view| self.switch_in(vec![view]));
         for view in self.uppers() {
             let Some(lower) = view.definition.lower().map(|lower| &list[lower]) else { continue };
-            if lower.state() == ViewState::Failed {
+            if !lower.readiness.is_maintained() {
                 view.fail(format!("the view {}, which it reads, could not be built", lower.name));
                 continue;
             }
@@ -270,7 +276,7 @@ impl Work {
     /// The views over views to be built, each after the view that it reads.
     fn uppers(&self) -> Vec<Arc<View>> {
         let views = &self.core.views;
-        let is_wanted = |view: &&Arc<View>| view.state() == ViewState::Building && view.definition.lower().is_some();
+        let is_wanted = |view: &&Arc<View>| view.readiness.is_pending() && view.definition.lower().is_some();
         let mut uppers: Vec<Arc<View>> = views.list.iter().filter(is_wanted).cloned().collect();
         uppers.sort_by_key(|view| views.depth(view));
         uppers
@@ -278,11 +284,12 @@ impl Work {
 
     /// Makes built views the ones that answer queries.
     fn switch_in(&self, built: Vec<Arc<View>>) {
-        match stored::switch_in(&self.core, &built) {
+        match patiently(&self.stop, || stored::switch_in(&self.core, &built)) {
             Ok(()) => built.iter().for_each(|view| {
                 let documents = view.documents.load(Ordering::Relaxed);
                 tracing::info!(view = view.name, documents, elapsed = ?self.started.elapsed(), "the view is built");
             }),
+            Err(_) if self.is_stopped() => {}
             Err(error) => built.iter().for_each(|view| {
                 tracing::error!(view = view.name, %error, "the view cannot be switched in");
                 view.fail(error.to_string());
@@ -375,7 +382,7 @@ impl<'w> Worker<'w> {
         for place in 0..self.gathers.len() {
             let (view, of, gather) = &mut self.gathers[place];
             let before = gather.bytes();
-            if *of != collection || view.state() == ViewState::Failed {
+            if *of != collection || !view.readiness.is_maintained() {
                 continue;
             }
             let added = match document {
@@ -413,31 +420,35 @@ impl<'w> Worker<'w> {
         // The map's memory is freed too: the next gatherer to be flushed may be another.
         let mut gather = std::mem::take(gather);
         self.bytes -= gather.bytes();
-        if view.state() == ViewState::Failed {
+        if !view.readiness.is_maintained() {
             return Ok(());
         }
-        let store = &self.work.core.store;
+        let (core, stop) = (&self.work.core, &self.work.stop);
         let mut operand = Vec::new();
         let values = gather.take_values();
         for chunk in values.chunks(FOLDS_PER_TRANSACTION) {
-            store.commit(&mut |tx| {
+            let mut fold_all = |tx: &mut engine::Tx<'_>| {
                 for (key, counted) in chunk {
                     let distinct = distinct_of(view, counted.facet, counted.group_key_bytes);
                     value_operand(counted.times, distinct, &mut operand);
                     tx.fold(view.values, key, &operand);
                 }
                 Ok(())
-            })?;
+            };
+            core.right_of_way.give(stop);
+            patiently(stop, || core.store.commit(&mut fold_all))?;
         }
         let groups = gather.take_groups();
         for chunk in groups.chunks(FOLDS_PER_TRANSACTION) {
-            store.commit(&mut |tx| {
+            let mut fold_all = |tx: &mut engine::Tx<'_>| {
                 for (key, state) in chunk {
                     group_operand(state, &mut operand);
                     tx.fold(view.groups, key, &operand);
                 }
                 Ok(())
-            })?;
+            };
+            core.right_of_way.give(stop);
+            patiently(stop, || core.store.commit(&mut fold_all))?;
         }
         Ok(())
     }

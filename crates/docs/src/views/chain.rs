@@ -16,7 +16,7 @@ use binjson::StoredDocument;
 use hashbrown::HashMap;
 
 use super::table::{self, Rendered};
-use super::view::{View, ViewState};
+use super::view::View;
 use super::write::{self, ViewBuffers};
 use crate::engine::{self, Direction, FoldView, Further, KeyRange, RowChange, STAMP_BYTES, TreeId};
 use crate::error::VIEW_CANNOT_TAKE;
@@ -64,11 +64,7 @@ impl Chains {
     /// The upper views that follow changes now.
     fn following(&self, place: usize) -> impl Iterator<Item = &Arc<View>> {
         let uppers = self.uppers[place].0.iter().map(|upper| &self.views[*upper]);
-        uppers.filter(|upper| match upper.state() {
-            ViewState::Ready => true,
-            ViewState::Building => upper.has_begun_to_follow(),
-            ViewState::Retired | ViewState::Failed => false,
-        })
+        uppers.filter(|upper| upper.is_ready() || (upper.readiness.is_pending() && upper.has_begun_to_follow()))
     }
 
     /// See [`engine::Fold::derived`].

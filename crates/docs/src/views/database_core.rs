@@ -5,6 +5,7 @@ use std::sync::Arc;
 use super::fold::ViewFold;
 use super::{Chains, Views};
 use crate::engine::{Store, TreeId};
+use crate::patience::RightOfWay;
 use crate::writes::Collection;
 
 /// The state shared by an open database and its builders.
@@ -15,6 +16,8 @@ pub(crate) struct DatabaseCore {
     pub(crate) catalog_tree: TreeId,
     /// Memory for building views, and the same amount for each verification.
     pub(crate) build_bytes: usize,
+    /// Of statements that had to begin again.
+    pub(crate) right_of_way: RightOfWay,
 }
 
 impl DatabaseCore {

@@ -6,7 +6,7 @@
 //! the stored documents to the same rows (`build.rs`). Queries see a view as a table (`table.rs`). A view may read another
 //! view, whose changed rows are then subtracted and added like documents (`chain.rs`, `upper.rs`).
 //!
-//! - A view in [`ViewState::Ready`] equals the result of its query at every version.
+//! - A view that is ready ([`crate::catalog::RuleState`]) equals the result of its query at every version.
 //! - Sums are exact, whatever the order of changes: integers in 128 bits, reals by [`crate::encoding::exact_sum`].
 
 mod build;
@@ -42,8 +42,8 @@ pub use row::ViewId;
 pub(crate) use stored::{built_in, declared_in, resolve, tables};
 pub use verify::{ViewFault, ViewReport};
 pub(crate) use verify::{ViewSource, verify};
+pub use view::ViewStatus;
 pub(crate) use view::{View, Watch};
-pub use view::{ViewState, ViewStatus};
 
 /// Most views of a database.
 pub const VIEWS_MAX: usize = 256;

@@ -1,12 +1,14 @@
 //! The stored catalog of views: one row for each, by number.
 //!
 //! ```text
-//!  view/N            {"name": NAME, "query": SQL, "state": "building" or "ready"}     its trees are view/N and view-values/N;
-//!                      for a view over a view with "over": the number of the lower view
+//!  view/N            {"name": NAME, "query": SQL, "fields": [FIELD, …], "state": "building" or "ready"}
+//!                      its trees are view/N and view-values/N; for a view over a view with "over": the number of the lower view
 //!  view-progress/N   progress of the build of a view over a view, or a mark that the view is built (chain.rs)
 //! ```
 //!
-//! When a database is opened, the declared views are compared with these rows. A ready view with the same query is kept. A
+//! When a database is opened, the declared views are compared with these rows. A ready view with the same query is kept if the
+//! names in it mean the same fields, which depends on the schema: a name that no field has in this case means the field that
+//! differs in case only. (A row of an older format has no fields, and is kept.) A
 //! ready view with another query serves until the new view is built, and its row is removed in the transaction that makes the
 //! new one ready. A view over a view also counts as changed if its lower view has changed; both old views serve until both new
 //! ones are built. All other rows are removed at once, with their trees, because no write would maintain them.
@@ -20,7 +22,7 @@ use super::chain::{ANSWERS, PROGRESS, progress_key, progress_name};
 use super::database_core::DatabaseCore;
 use super::definition::Definition;
 use super::order::{self, CHAIN_MAX};
-use super::view::{View, ViewState};
+use super::view::View;
 use super::{VIEWS_MAX, Views, table};
 use crate::catalog::{Catalog, CollectionInfo};
 use crate::config::Config;
@@ -76,8 +78,10 @@ pub(crate) fn resolve(
         let wanted = &config.views[place];
         let lower = definition.lower().and_then(|lower| views[lower].clone());
         let over = lower.as_ref().map(|lower| lower.number);
-        let same =
-            |row: &&Row| row.name == wanted.name && row.query == wanted.query && row.is_ready && row.over == over;
+        let same = |row: &&Row| {
+            let is_same = row.name == wanted.name && row.query == wanted.query && row.over == over;
+            is_same && row.is_ready && row.has_meaning(&definition)
+        };
         let found = known.iter().find(|(_, row)| same(row)).map(|(number, _)| *number);
         let (number, is_ready) = match found {
             Some(number) => (number, true),
@@ -86,7 +90,7 @@ pub(crate) fn resolve(
                 (fresh(store, snapshot, stored, &mut used)?, is_ready)
             }
         };
-        let row = row(&wanted.name, &wanted.query, is_ready, over);
+        let row = row((&wanted.name, &wanted.query), &definition.grouping.columns, is_ready, over);
         resolved.rows.insert(format!("view/{number}"), row);
         let trees = trees(store, number)?;
         views[place] = Some(Arc::new(View::new((&wanted.name, &wanted.query), definition, trees, is_ready)));
@@ -97,7 +101,10 @@ pub(crate) fn resolve(
         if !resolved.views.list.iter().any(|view| view.number == *number) {
             // Marked as building in the step that drops its trees, so that it does not count as ready if the row itself is not
             // removed.
-            resolved.rows.insert(format!("view/{number}"), row(&of.name, &of.query, false, of.over));
+            resolved.rows.insert(
+                format!("view/{number}"),
+                row((&of.name, &of.query), of.fields.as_deref().unwrap_or_default(), false, of.over),
+            );
             resolved.obsolete.push(format!("view/{number}"));
             resolved.rows.extend(drops(*number));
         }
@@ -148,6 +155,9 @@ fn replaced(
                 all.views.push(Arc::new(table::info(&list[lower].name, &list[lower].definition, lower)));
             }
             let Ok(definition) = Definition::compile(&row.query, &all) else { continue };
+            if !row.has_meaning(&definition) {
+                continue;
+            }
             let view = View::new((&row.name, &row.query), definition, trees(store, *number)?, true);
             resolved.views.list.push(Arc::new(view));
         }
@@ -170,13 +180,23 @@ pub(crate) fn built_in(stored: &Rows) -> BTreeSet<String> {
 struct Row {
     name: String,
     query: String,
+    /// The fields that its query reads.
+    fields: Option<Vec<String>>,
     is_ready: bool,
     /// The number of the view that it reads.
     over: Option<u64>,
 }
 
-fn row(name: &str, query: &str, is_ready: bool, over: Option<u64>) -> String {
-    let mut row = json!({ "name": name, "query": query, "state": if is_ready { "ready" } else { "building" } });
+impl Row {
+    /// Whether the names in its query mean the same fields as in this definition of the same query.
+    fn has_meaning(&self, definition: &Definition) -> bool {
+        self.fields.as_ref().is_none_or(|fields| *fields == definition.grouping.columns)
+    }
+}
+
+fn row((name, query): (&str, &str), fields: &[String], is_ready: bool, over: Option<u64>) -> String {
+    let state = if is_ready { "ready" } else { "building" };
+    let mut row = json!({ "name": name, "query": query, "fields": fields, "state": state });
     if let Some(over) = over {
         row["over"] = json!(over);
     }
@@ -189,7 +209,9 @@ fn read(stored: &Rows) -> BTreeMap<u64, Row> {
         let row: Json = serde_json::from_str(row).ok()?;
         let text = |name: &str| row.get(name).and_then(Json::as_str).unwrap_or_default().to_string();
         let over = row.get("over").and_then(Json::as_u64);
-        Some((number, Row { name: text("name"), query: text("query"), is_ready: text("state") == "ready", over }))
+        let fields = row.get("fields").and_then(|fields| serde_json::from_value(fields.clone()).ok());
+        let is_ready = text("state") == "ready";
+        Some((number, Row { name: text("name"), query: text("query"), fields, is_ready, over }))
     });
     rows.collect()
 }
@@ -263,7 +285,7 @@ pub(crate) fn switch_in(core: &DatabaseCore, built: &[Arc<View>]) -> Result<(), 
     core.store.commit(&mut |tx| {
         for view in built {
             let over = view.definition.lower().map(|lower| list[lower].number);
-            let row = row(&view.name, &view.query, true, over);
+            let row = row((&view.name, &view.query), &view.definition.grouping.columns, true, over);
             tx.put(catalog, format!("view/{}", view.number).as_bytes(), row.as_bytes());
             tx.put(catalog, &progress_key(view), ANSWERS);
         }
@@ -276,9 +298,9 @@ pub(crate) fn switch_in(core: &DatabaseCore, built: &[Arc<View>]) -> Result<(), 
     })?;
     for view in built {
         view.end();
-        view.set_state(ViewState::Ready);
+        view.readiness.complete();
     }
-    old.iter().for_each(|old| old.set_state(ViewState::Retired));
+    old.iter().for_each(|old| old.readiness.drop_it());
     for old in old {
         if let Err(error) = empty(&core.store, old) {
             // The `drop/` rows remain: the next opening empties the trees. The new view answers in any case.

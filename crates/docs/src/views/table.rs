@@ -48,6 +48,7 @@ pub(crate) fn info(name: &str, definition: &Definition, place: usize) -> Collect
                 included: all.clone(),
                 tree: index_tree(place),
                 readiness: Readiness::default(),
+                is_standing: false,
             }],
         },
         unique: Vec::new(),

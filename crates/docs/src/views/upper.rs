@@ -15,6 +15,7 @@ use super::table;
 use super::view::View;
 use super::write::{self, ViewBuffers};
 use crate::engine::{self, STAMP_BYTES, Within};
+use crate::patience::patiently;
 
 /// Rows read in one transaction; fewer if their contributions exceed its limits.
 const ROWS_PER_TRANSACTION: usize = 64;
@@ -29,7 +30,7 @@ pub(super) enum Built {
 
 /// Builds a view from all rows of the view below.
 pub(super) fn build(core: &DatabaseCore, upper: &View, lower: &View, stop: &AtomicBool) -> Built {
-    let build = Build { core, upper, lower, wanted: upper.definition.wanted_of(&lower.definition) };
+    let build = Build { core, upper, lower, stop, wanted: upper.definition.wanted_of(&lower.definition) };
     upper.begin(1);
     upper.begin_to_follow();
     let (mut behind, mut buffers) = (None, ViewBuffers::default());
@@ -43,6 +44,7 @@ pub(super) fn build(core: &DatabaseCore, upper: &View, lower: &View, stop: &Atom
                 }
                 behind = last;
             }
+            Err(_) if stop.load(Ordering::Acquire) => {}
             Err(why) => return Built::Failed(why),
         }
     }
@@ -53,6 +55,7 @@ struct Build<'b> {
     core: &'b DatabaseCore,
     upper: &'b View,
     lower: &'b View,
+    stop: &'b AtomicBool,
     wanted: Vec<bool>,
 }
 
@@ -68,10 +71,12 @@ impl Build<'_> {
         let mut rows_most = ROWS_PER_TRANSACTION;
         loop {
             let mut done = Ok(Step { rows: 0, last: None });
-            let committed = self.core.store.commit(&mut |tx| {
+            let mut add_rows = |tx: &mut engine::Tx<'_>| {
                 done = self.prepare(tx, (behind, rows_most), buffers);
                 if done.is_ok() { Ok(()) } else { Err(engine::Abort) }
-            });
+            };
+            self.core.right_of_way.give(self.stop);
+            let committed = patiently(self.stop, || self.core.store.commit(&mut add_rows));
             return match (committed, done) {
                 (Err(engine::StoreError::Aborted), Err(why)) => Err(why),
                 (Err(engine::StoreError::Limit { .. }), _) if rows_most > 1 => {

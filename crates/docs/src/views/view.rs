@@ -1,31 +1,16 @@
 //! A view of an open database: its definition, its trees, and its state.
 
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use binjson::StoredDocument;
 
 use super::definition::{Contribution, Definition};
+use crate::catalog::{Readiness, RuleState};
 use crate::engine::TreeId;
 use crate::error::WriteError;
 use crate::sql::grouping::Memory;
-
-/// The state of a view.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ViewState {
-    /// Built in the background; writes maintain it already.
-    Building,
-    /// Built: queries may read it.
-    Ready,
-    /// Replaced by another definition of the same name.
-    Retired,
-    /// A stored document cannot be represented in it, or the engine failed: see [`ViewStatus::failure`]. Writes ignore it; the
-    /// next opening builds it anew.
-    Failed,
-}
-
-const STATES: [ViewState; 4] = [ViewState::Building, ViewState::Ready, ViewState::Retired, ViewState::Failed];
 
 /// Reported status of a view.
 #[derive(Clone, Debug)]
@@ -35,7 +20,7 @@ pub struct ViewStatus {
     /// Its query.
     pub query: String,
     /// Its state.
-    pub state: ViewState,
+    pub state: RuleState,
     /// Documents read so far while building.
     pub documents: u64,
     /// Number of parts of the collection that are read, and of all parts.
@@ -58,7 +43,7 @@ pub(crate) struct View {
     pub(crate) number: u64,
     pub(crate) groups: TreeId,
     pub(crate) values: TreeId,
-    state: AtomicU8,
+    pub(crate) readiness: Readiness,
     /// Whether it was already built at the opening.
     was_ready: bool,
     pub(crate) documents: AtomicU64,
@@ -66,7 +51,6 @@ pub(crate) struct View {
     pub(crate) parts: AtomicU64,
     began: OnceLock<Instant>,
     took: OnceLock<Duration>,
-    failure: Mutex<Option<String>>,
     /// For a view over a view: whether its build has begun.
     follows: AtomicBool,
 }
@@ -85,14 +69,13 @@ impl View {
             number,
             groups,
             values,
-            state: AtomicU8::new(u8::from(is_ready)),
+            readiness: Readiness::of(if is_ready { RuleState::Ready } else { RuleState::Declared }),
             was_ready: is_ready,
             documents: AtomicU64::new(0),
             parts_done: AtomicU64::new(0),
             parts: AtomicU64::new(0),
             began: OnceLock::new(),
             took: OnceLock::new(),
-            failure: Mutex::new(None),
             follows: AtomicBool::new(false),
         }
     }
@@ -117,26 +100,12 @@ impl View {
         self.follows.load(Ordering::Acquire)
     }
 
-    pub(crate) fn state(&self) -> ViewState {
-        STATES[usize::from(self.state.load(Ordering::Acquire)).min(STATES.len() - 1)]
-    }
-
     pub(crate) fn is_ready(&self) -> bool {
-        self.state() == ViewState::Ready
-    }
-
-    /// Whether writes maintain it. A failed view is ignored, so that the document that broke it can be written.
-    pub(crate) fn is_kept(&self) -> bool {
-        matches!(self.state(), ViewState::Building | ViewState::Ready)
+        self.readiness.is_ready()
     }
 
     pub(crate) fn was_ready(&self) -> bool {
         self.was_ready
-    }
-
-    pub(crate) fn set_state(&self, state: ViewState) {
-        let number = STATES.iter().position(|known| *known == state).unwrap_or(0);
-        self.state.store(number as u8, Ordering::Release);
     }
 
     /// Records the begin of its build, with the number of parts.
@@ -152,28 +121,27 @@ impl View {
 
     pub(crate) fn fail(&self, why: String) {
         self.end();
-        *self.failure.lock().unwrap_or_else(PoisonError::into_inner) = Some(why);
-        self.set_state(ViewState::Failed);
+        self.readiness.refuse(why);
     }
 
     pub(crate) fn has_failed_for(&self, why: &str) -> bool {
-        self.failure.lock().unwrap_or_else(PoisonError::into_inner).as_deref() == Some(why)
+        self.readiness.failure().as_deref() == Some(why)
     }
 
     pub(crate) fn status(&self) -> ViewStatus {
         let (done, parts) = (self.parts_done.load(Ordering::Relaxed), self.parts.load(Ordering::Relaxed));
         let running = || self.began.get().map_or(Duration::ZERO, Instant::elapsed);
         let elapsed = self.took.get().copied().unwrap_or_else(running);
-        let is_estimated = self.state() == ViewState::Building && done > 0;
+        let is_estimated = self.readiness.is_pending() && done > 0;
         ViewStatus {
             name: self.name.clone(),
             query: self.query.clone(),
-            state: self.state(),
+            state: self.readiness.now(),
             documents: self.documents.load(Ordering::Relaxed),
             parts: (done, parts),
             elapsed,
             remaining: is_estimated.then(|| elapsed.mul_f64(parts.saturating_sub(done) as f64 / done as f64)),
-            failure: self.failure.lock().unwrap_or_else(PoisonError::into_inner).clone(),
+            failure: self.readiness.failure(),
         }
     }
 }

@@ -8,7 +8,7 @@ use binjson::StoredDocument;
 use super::definition::Contribution;
 use super::operand::{DistinctOf, group_operand, value_operand};
 use super::state;
-use super::view::{View, ViewState};
+use super::view::View;
 use crate::encoding::{Key, Row};
 use crate::engine::{TreeId, WriteTransaction};
 use crate::error::WriteError;
@@ -49,7 +49,7 @@ pub(crate) fn apply<C: WriteTransaction>(
             (Some((_, old)), Some((_, new))) => watch.columns.iter().all(|&column| old.raw(column) == new.raw(column)),
             _ => false,
         };
-        if is_same || !watch.view.is_kept() {
+        if is_same || !watch.view.readiness.is_maintained() {
             continue;
         }
         let (old, new) = (old.map(|(document, _)| document), new.map(|(document, _)| document));
@@ -66,7 +66,7 @@ pub(crate) fn apply<C: WriteTransaction>(
 /// Why a stored document cannot be represented in a view that is being built. For a built view each document was checked when
 /// it was written.
 fn misfit(view: &View, old: StoredDocument<'_>, buffers: &mut ViewBuffers) -> Option<WriteError> {
-    if view.state() != ViewState::Building {
+    if !view.readiness.is_pending() {
         return None;
     }
     view.contribution(old, &mut buffers.memory, &mut buffers.old).err()

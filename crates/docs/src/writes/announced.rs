@@ -7,7 +7,7 @@
 //! and begins again.
 //!
 //! The catalog for queries ([`crate::catalog`]) promises only what both schemas promise, and contains neither an announced
-//! reference nor an announced expiry. These appear when the database is opened again ([`crate::DocumentDatabase::reopen`]).
+//! reference, nor a reference that an announced one replaces, nor an announced expiry. The new ones appear when the database is opened again ([`crate::DocumentDatabase::reopen`]).
 
 use binjson::StoredDocument;
 use schema::{PromisedKind, Schema};
@@ -24,7 +24,12 @@ use crate::expire;
 /// A new rule, as found by comparing the configuration with the catalog.
 #[derive(Debug)]
 pub(crate) enum Wish {
-    Schema(Schema),
+    Schema {
+        schema: Schema,
+        /// State of the schema in force until then.
+        before: Readiness,
+    },
+    /// If it is ready, it is the reference in force of a field until a reference to another collection replaces it.
     Reference {
         field: String,
         /// Places in the catalog, and among the collection's indexes.
@@ -62,20 +67,21 @@ pub(crate) fn announce(
             };
             let marks = matches!(&wish, Wish::Expire(field) if field == expire::LAST_WRITE);
             let rule = match wish {
-                Wish::Schema(schema) => Rule::Schema(schema),
+                Wish::Schema { schema, before } => {
+                    collections[place].schema_readiness = before;
+                    Rule::Schema(schema)
+                }
                 Wish::Expire(field) => Rule::Expire { place: number(&field)?, field },
                 Wish::Reference { field, target, index } => {
                     let (info, own) = (&catalog.collections[target], &catalog.collections[place]);
-                    let reference = ReferencePlace {
-                        field: number(&field)?,
-                        target: info.tree,
-                        target_kind: info.key.kind,
-                        target_name: info.name.clone(),
-                        target_expires: info.expire.clone(),
-                    };
+                    let reference = ReferencePlace::new(number(&field)?, info, readiness.clone());
                     collections[place].refers_to_expiring |= info.expire.is_some();
                     let referrer = Referrer::new(own, field, index, readiness.clone());
                     collections[target].referrers.push(referrer);
+                    if readiness.is_ready() {
+                        collections[place].references.push(reference);
+                        continue;
+                    }
                     Rule::Reference(reference)
                 }
             };
@@ -148,19 +154,15 @@ impl Collection {
         document: StoredDocument<'_>,
         row: &Row<'_, '_>,
     ) -> Result<(), WriteError> {
-        let mut is_replaced = false;
         for announced in self.announced.iter().filter(|announced| held.is(&announced.readiness)) {
             match &announced.rule {
-                Rule::Schema(schema) => {
-                    check_schema(schema, self, document, row)?;
-                    is_replaced = announced.readiness.is_ready();
-                }
+                Rule::Schema(schema) => check_schema(schema, self, document, row)?,
                 Rule::Expire { field, place } => expire::check(field, *place, row)?,
                 Rule::Reference(_) => {}
             }
         }
         match &self.schema {
-            Some(schema) if !is_replaced => {
+            Some(schema) if held.is(&self.schema_readiness) => {
                 check_schema(schema, self, document, row).map_err(|refused| self.with_announcement(refused))
             }
             _ => Ok(()),
@@ -170,7 +172,7 @@ impl Collection {
     /// Adds to a misfit of the schema in force that another schema is about to replace it.
     #[cold]
     fn with_announcement(&self, refused: WriteError) -> WriteError {
-        let is_coming = |one: &Announced| matches!(one.rule, Rule::Schema(_)) && one.readiness.is_building();
+        let is_coming = |one: &Announced| matches!(one.rule, Rule::Schema(_)) && one.readiness.is_pending();
         match refused {
             WriteError::Invalid { mut why, pointer } if self.announced.iter().any(is_coming) => {
                 why += " (by the schema in force; the new one replaces it when all stored documents are found to fit)";
@@ -182,17 +184,11 @@ impl Collection {
 
     /// The references that a document must satisfy.
     pub(crate) fn references_held(&self, held: RuleScope) -> impl Iterator<Item = &ReferencePlace> {
-        let announced = move || {
-            let those = self.announced.iter().filter(move |announced| held.is(&announced.readiness));
-            those.filter_map(|announced| match &announced.rule {
-                Rule::Reference(reference) => Some((reference, announced.readiness.is_ready())),
-                _ => None,
-            })
-        };
-        let is_replaced =
-            move |field: usize| announced().any(|(reference, is_ready)| is_ready && reference.field == field);
-        let in_force = self.references.iter().filter(move |reference| !is_replaced(reference.field));
-        in_force.chain(announced().map(|(reference, _)| reference))
+        let announced = self.announced.iter().filter_map(|announced| match &announced.rule {
+            Rule::Reference(reference) => Some(reference),
+            _ => None,
+        });
+        self.references.iter().chain(announced).filter(move |reference| held.is(&reference.readiness))
     }
 
     /// The status of its announced rules.

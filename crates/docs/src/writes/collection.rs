@@ -28,6 +28,8 @@ pub struct Collection {
     pub info: Arc<CollectionInfo>,
     /// The schema.
     pub schema: Option<Schema>,
+    /// State of the schema: dropped once an announced one replaces it.
+    pub(crate) schema_readiness: Readiness,
     pub(crate) names: Names,
     pub(crate) key: usize,
     pub(crate) indexes: Vec<IndexPlaces>,
@@ -92,13 +94,7 @@ impl Collection {
         let mut references = Vec::new();
         for reference in &info.references {
             let target = &catalog.collections[reference.target];
-            references.push(ReferencePlace {
-                field: number(&reference.field)?,
-                target: target.tree,
-                target_kind: target.key.kind,
-                target_name: target.name.clone(),
-                target_expires: target.expire.clone(),
-            });
+            references.push(ReferencePlace::new(number(&reference.field)?, target, Readiness::default()));
         }
         let expire = info.expire.as_ref().map(|expire| number(&expire.field)).transpose()?;
         let marks = info.expire.as_ref().is_some_and(|expire| expire.field == expire::LAST_WRITE);
@@ -107,6 +103,7 @@ impl Collection {
         Ok(Collection {
             info,
             schema,
+            schema_readiness: Readiness::default(),
             names,
             key,
             indexes,

@@ -15,10 +15,10 @@ pub(super) fn replace<C: WriteTransaction>(
     entries: &mut Entries,
 ) -> Result<(), WriteError> {
     let Collection { unique, indexes, .. } = collection;
-    for number in (0..unique.len()).filter(|number| !unique[*number].readiness.is_refused()) {
+    for number in (0..unique.len()).filter(|number| unique[*number].readiness.is_maintained()) {
         replace_unique((collection, key), number, (old, new), change, entries)?;
     }
-    for number in (0..indexes.len()).filter(|number| !indexes[*number].readiness.is_refused()) {
+    for number in (0..indexes.len()).filter(|number| indexes[*number].readiness.is_maintained()) {
         replace_index((collection, key), number, (old, new), change, entries)?;
     }
     Ok(())

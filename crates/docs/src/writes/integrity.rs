@@ -44,7 +44,7 @@ pub(super) fn check_referrers<C: WriteTransaction>(
     (collection, key): (&Collection, &Key<'_>),
     change: &mut C,
 ) -> Result<(), WriteError> {
-    for referrer in collection.referrers.iter().filter(|referrer| !referrer.readiness.is_refused()) {
+    for referrer in collection.referrers.iter().filter(|referrer| referrer.readiness.is_obeyed()) {
         let (mut from, mut to) = (Vec::new(), Vec::new());
         order::lower(key.scalar(), &mut from);
         order::upper(key.scalar(), &mut to);

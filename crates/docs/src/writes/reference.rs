@@ -15,6 +15,8 @@ pub(crate) struct ReferencePlace {
     pub(crate) target: TreeId,
     pub(crate) target_kind: KeyType,
     pub(crate) target_name: String,
+    /// Dropped once a reference of the field to another collection replaces it.
+    pub(crate) readiness: Readiness,
     /// Set if documents of the target expire.
     pub(crate) target_expires: Option<ExpireInfo>,
 }
@@ -47,6 +49,18 @@ pub(crate) struct Referrer {
 }
 
 impl ReferencePlace {
+    /// A reference of the field at a place to this collection.
+    pub(crate) fn new(field: usize, target: &CollectionInfo, readiness: Readiness) -> ReferencePlace {
+        ReferencePlace {
+            field,
+            target: target.tree,
+            target_kind: target.key.kind,
+            target_name: target.name.clone(),
+            readiness,
+            target_expires: target.expire.clone(),
+        }
+    }
+
     /// The value of a row's reference field, unless missing or null.
     #[inline]
     pub(crate) fn named<'d>(&self, row: &Row<'_, 'd>) -> Option<ReferenceValue<'d>> {

@@ -34,6 +34,6 @@ pub(crate) enum RuleScope {
 
 impl RuleScope {
     pub(super) fn is(self, readiness: &Readiness) -> bool {
-        if self == RuleScope::All { !readiness.is_refused() } else { readiness.is_ready() }
+        if self == RuleScope::All { readiness.is_obeyed() } else { readiness.is_ready() }
     }
 }

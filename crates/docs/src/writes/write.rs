@@ -19,6 +19,7 @@ use super::long_check::LongCheck;
 use super::made_keys::Keys;
 use super::scratch::{WriteBuffers, WriteScratch};
 use super::{entries, integrity};
+use crate::catalog::ReadinessState;
 use crate::encoding::Key;
 use crate::encoding::row::key_value;
 use crate::engine::{STAMP_BYTES, WriteTransaction};
@@ -184,15 +185,19 @@ pub(crate) struct InTheWay {
 
 /// The documents that would make an insert fail: by its key, and by its unique values. If the new document is itself invalid
 /// the list may be empty; the insert reports that. Changes nothing except that expired documents are removed.
+///
+/// `target` has the fields that the caller asks for; without it the caller asks for the key and all unique fields. If one of
+/// those is not ready, it does not tell all documents, so the insert is refused.
 pub(crate) fn in_the_way<C: WriteTransaction>(
     collection: &Collection,
     (op, at): (&Op, &AtWrite),
+    target: Option<&[String]>,
     change: &mut C,
     scratch: &mut WriteScratch,
 ) -> Result<Vec<InTheWay>, WriteError> {
     let Op::Insert { body } = op else { return Ok(Vec::new()) };
     scratch.long_check.bound_again(op.bytes())?;
-    let mut found = alike(collection, body, change, scratch)?;
+    let mut found = alike(collection, (body, target), change, scratch)?;
     let Some(due) = &at.due else { return Ok(found) };
     let mut gone: Vec<Vec<u8>> = Vec::new();
     for other in &mut found {
@@ -214,7 +219,7 @@ pub(crate) fn in_the_way<C: WriteTransaction>(
 /// The stored documents that have the new document's key, or one of its unique values.
 fn alike<C: WriteTransaction>(
     collection: &Collection,
-    body: &[u8],
+    (body, target): (&[u8], Option<&[String]>),
     change: &mut C,
     scratch: &mut WriteScratch,
 ) -> Result<Vec<InTheWay>, WriteError> {
@@ -234,9 +239,15 @@ fn alike<C: WriteTransaction>(
         {
             put(std::slice::from_ref(&collection.info.key.field), key.as_bytes(), true);
         }
-        for (number, unique) in collection.unique.iter().enumerate().filter(|(_, one)| !one.readiness.is_refused()) {
+        for (number, unique) in collection.unique.iter().enumerate() {
+            let readiness = &unique.readiness;
+            let is_asked =
+                target.map_or(readiness.is_obeyed(), |fields| *fields == collection.info.unique[number].fields);
+            if is_asked && !readiness.is_ready() {
+                return Err(cannot_tell(collection, number));
+            }
             // The insert reports a value that is too long.
-            if !matches!(collection.unique_key(number, row, entry), Ok(true)) {
+            if !readiness.is_maintained() || !matches!(collection.unique_key(number, row, entry), Ok(true)) {
                 continue;
             }
             if let Some(key) = change.get(unique.tree, entry)? {
@@ -245,6 +256,18 @@ fn alike<C: WriteTransaction>(
         }
         Ok(found)
     })
+}
+
+/// The error for an insert that asks for the documents with its value of a unique field that is not ready.
+#[cold]
+fn cannot_tell(collection: &Collection, number: usize) -> WriteError {
+    let (info, readiness) = (&collection.info, &collection.unique[number].readiness);
+    let fields = info.unique[number].shown();
+    let what = match readiness.state() {
+        ReadinessState::Refused(why) => format!("{fields} of {} did not become unique: {why}", info.name),
+        _ => format!("{fields} of {} is still being made unique: try again when it is", info.name),
+    };
+    WriteError::Conflict { what }
 }
 
 /// Whether the document of this key exists and has expired.

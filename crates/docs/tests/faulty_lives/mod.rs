@@ -18,8 +18,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use docs::RuleState;
 use docs::engine::{Store, StoreOptions};
-use docs::views::ViewState;
 use docs::{DatabaseOpenError, DocumentDatabase, ReadError, ReadinessState};
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
@@ -87,7 +87,7 @@ fn unsettled(database: &DocumentDatabase) -> Vec<String> {
     }
     database.rules().into_iter().for_each(|rule| add(format!("{} {:?}", rule.kind, rule.field), rule.state));
     let views = database.views().into_iter();
-    let views = views.filter(|view| !matches!(view.state, ViewState::Ready | ViewState::Retired));
+    let views = views.filter(|view| !matches!(view.state, RuleState::Ready | RuleState::Dropped));
     left.extend(views.map(|view| format!("view {}: {:?} {:?}", view.name, view.state, view.failure)));
     left
 }
@@ -108,7 +108,7 @@ fn check_answers(database: &DocumentDatabase) -> Result<(), String> {
     if !report.is_clean() {
         return Err(format!("verification: {:?}", report.faults));
     }
-    for view in database.views().into_iter().filter(|view| view.state == ViewState::Ready) {
+    for view in database.views().into_iter().filter(|view| view.state == RuleState::Ready) {
         let (name, query) = (view.name, view.query);
         let (kept, fresh) = (try_rows(database, &format!("SELECT * FROM {name}"))?, try_rows(database, &query)?);
         if kept != fresh {

@@ -76,6 +76,7 @@ impl Memory {
             included: included.iter().map(|field| (*field).to_owned()).collect(),
             tree: self.tree(),
             readiness: docs::Readiness::default(),
+            is_standing: false,
         });
         let indexes: Vec<IndexInfo> = indexes.collect();
         let references = shape.references.iter().map(|(field, target)| ReferenceInfo {

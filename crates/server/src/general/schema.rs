@@ -31,6 +31,7 @@ fn with_state(mut told: Json, state: ReadinessState) -> Json {
         ReadinessState::Ready => ("ready", None, None),
         ReadinessState::Building(documents) => ("building", Some(documents), None),
         ReadinessState::Refused(why) => ("refused", None, Some(why)),
+        ReadinessState::Dropped => ("dropped", None, None),
     };
     told["state"] = state.into();
     if let Some(documents) = documents {
@@ -45,7 +46,7 @@ fn with_state(mut told: Json, state: ReadinessState) -> Json {
 fn told(info: &CollectionInfo) -> Json {
     let with = |told: Json, readiness: &Readiness| with_state(told, readiness.state());
     // The index of the times of last writes is not an index on fields.
-    let of_fields = info.indexes.iter().filter(|index| index.fields[0] != LAST_WRITE);
+    let of_fields = info.indexes.iter().filter(|index| index.fields[0] != LAST_WRITE && !index.is_standing);
     let indexes = of_fields.map(|index| {
         let mut told = json!({ "fields": index.fields });
         let included: Vec<&String> = index.included.iter().filter(|field| *field != LAST_WRITE).collect();
@@ -117,7 +118,7 @@ pub(crate) fn counts(service: &Service) -> (u64, u64) {
     states(service).iter().fold((0, 0), |(building, refused), state| match state {
         ReadinessState::Building(_) => (building + 1, refused),
         ReadinessState::Refused(_) => (building, refused + 1),
-        ReadinessState::Ready => (building, refused),
+        ReadinessState::Ready | ReadinessState::Dropped => (building, refused),
     })
 }
 

@@ -13,9 +13,10 @@ use crate::service::Service;
 use crate::service::query_limits::QueryLimits;
 use crate::threads::background;
 use crate::threads::client::ClientWatch;
+use docs::RuleState;
 use docs::engine::ErrorKind;
 use docs::error::there_are;
-use docs::views::{ViewState, ViewStatus};
+use docs::views::ViewStatus;
 use docs::{DocumentDatabase, ReadError};
 use http::{HttpRequest, Params, Reply, Status};
 use serde_json::{Value as Json, json};
@@ -82,10 +83,10 @@ pub(super) fn failure(service: &Service) -> Option<String> {
 
 fn json_of(view: &ViewStatus) -> Json {
     let state = match view.state {
-        ViewState::Building => "building",
-        ViewState::Ready => "ready",
-        ViewState::Retired => "retired",
-        ViewState::Failed => "failed",
+        RuleState::Declared | RuleState::Building => "building",
+        RuleState::Ready => "ready",
+        RuleState::Dropped => "retired",
+        RuleState::Refused => "failed",
     };
     let (done, parts) = view.parts;
     json!({

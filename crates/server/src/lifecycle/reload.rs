@@ -9,7 +9,7 @@
 //! permits it (`?allow-drop=true`). A signal permits nothing.
 //!
 //! One thread reloads, one request at a time. It also reopens the same configuration when announced rules have come into force:
-//! then queries use them.
+//! then queries use them. If that fails, for example because a statement runs for long, it is tried again.
 
 use super::preparing::{ServerStartError, complete, log_dropped, routes};
 use crate::changes::Feed;
@@ -26,7 +26,6 @@ use crate::threads::panics::caught;
 
 use crate::routing::switch::Switch;
 use docs::catalog::CollectionInfo;
-use docs::views::ViewState;
 use docs::{DatabaseOpenError, Differences, DocumentDatabase};
 use http::{LateReply, Status};
 use reactor::TlsServer;
@@ -44,6 +43,8 @@ const SETTLE: Duration = Duration::from_millis(500);
 const LOOK_FOR_RULES: Duration = Duration::from_millis(2);
 /// Interval at which it checks whether rules came into force.
 const LOOK: Duration = Duration::from_millis(500);
+/// Longest pause after reopening the same configuration has failed; the first is `LOOK`, and each further one twice as long.
+const PAUSE_MAX: Duration = Duration::from_secs(60);
 /// Interval at which it checks whether an old configuration is still held.
 const LOOK_FOR_HOLDERS: Duration = Duration::from_millis(20);
 
@@ -62,7 +63,7 @@ impl ReloadThread {
         let (tasks, asked) = sync_channel(WAITING_MAX);
         let (switch_of_thread, data) = (Arc::clone(switch), data.to_owned());
         let mut reloader =
-            Reloader { switch: switch_of_thread, config, data, tls, gives_up: false, retired: Vec::new() };
+            Reloader { switch: switch_of_thread, config, data, tls, failed: None, retired: Vec::new() };
         // The permission to drop was only for the start.
         reloader.config.docs.may_drop = false;
         let thread = std::thread::Builder::new().name("reload".to_owned()).spawn(move || reloader.run(&asked))?;
@@ -151,7 +152,7 @@ fn listed(differences: &Differences) -> Json {
 
 /// Whether indexes, rules or views are still being built. Refused ones are not.
 fn is_building(service: &Service) -> bool {
-    schema::counts(service).0 > 0 || service.database.views().iter().any(|view| view.state == ViewState::Building)
+    schema::counts(service).0 > 0 || service.database.views().iter().any(|view| view.state.is_pending())
 }
 
 struct Reloader {
@@ -162,8 +163,8 @@ struct Reloader {
     data: PathBuf,
     /// The TLS setting of its addresses.
     tls: Option<TlsServer>,
-    /// Reopening the same configuration was refused.
-    gives_up: bool,
+    /// When reopening the same configuration has failed last, and the pause before it is tried again.
+    failed: Option<(Instant, Duration)>,
     /// Old configurations, until nothing else holds them. The end of a database waits for its threads: an event loop, or the
     /// committing thread, must not be its last owner.
     retired: Vec<Arc<Routing>>,
@@ -228,8 +229,6 @@ impl Reloader {
 
     /// Reads the file and applies it. Returns the answer.
     fn reload(&mut self, may_drop: bool) -> Result<(Status, Json), Refused> {
-        #[cfg(test)]
-        tests::panic_if_armed();
         let mut config = ServiceConfig::load(&self.config.path, &self.config.set).map_err(Refused::Config)?;
         let restart = self.config.file_server.differences(&config.file_server);
         // Loops stay as many as they are.
@@ -248,7 +247,7 @@ impl Reloader {
             self.begin_builds_anew();
         }
         let waited = taken.map_err(Refused::Start)?;
-        self.gives_up = false;
+        self.failed = None;
         self.renew_certificate(certificate)?;
         let refused = self.wait_for_rules();
         let building = is_building(&self.switch.current().service);
@@ -301,20 +300,27 @@ impl Reloader {
     /// Applies the same configuration again if queries benefit.
     fn look(&mut self) {
         let database = self.switch.current().service.database.clone();
-        if self.gives_up || !database.gains_by_reopening() || !database.is_settled() {
+        let is_early = self.failed.is_some_and(|(at, pause)| at.elapsed() < pause);
+        if is_early || !database.gains_by_reopening() || !database.is_settled() {
             return;
         }
         match self.watched(|reloader| reloader.take(reloader.config.clone()).map_err(Refused::Start)) {
-            Ok(waited) => tracing::info!(?waited, "rules that came into force are known to all queries"),
+            Ok(waited) => {
+                self.failed = None;
+                tracing::info!(?waited, "rules that came into force are known to all queries");
+            }
             Err(refused) => {
-                self.gives_up = true;
+                let pause = self.failed.map_or(LOOK, |(_, pause)| (2 * pause).min(PAUSE_MAX));
+                self.failed = Some((Instant::now(), pause));
                 let why = refused.failure().detail;
-                tracing::error!(%why, "rules that came into force are known to queries from the next start on");
+                tracing::warn!(%why, ?pause, "rules that came into force are not known to queries yet");
             }
         }
     }
 
     fn take(&mut self, config: ServiceConfig) -> Result<Duration, ServerStartError> {
+        #[cfg(test)]
+        tests::panic_if_armed();
         let before = self.switch.current();
         let old = &before.service;
         let mut documents = complete(&config)?;
@@ -376,20 +382,28 @@ fn has_same_collections(a: &DocumentDatabase, b: &DocumentDatabase) -> bool {
 mod tests {
     use super::*;
     use std::io::{Read, Write};
-    use std::sync::atomic::AtomicBool;
+    use std::sync::Mutex;
+    use std::sync::atomic::AtomicU32;
 
-    /// The next reload panics.
-    static IS_ARMED: AtomicBool = AtomicBool::new(false);
+    /// The configuration that panics: 1 is the next one that is taken, 2 the one after it.
+    static ARMED: AtomicU32 = AtomicU32::new(0);
+    /// Held by the test that uses `ARMED`.
+    static ARMING: Mutex<()> = Mutex::new(());
 
     pub(super) fn panic_if_armed() {
-        assert!(!IS_ARMED.swap(false, Ordering::Relaxed), "as a test wants it");
+        let armed = ARMED.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |number| number.checked_sub(1));
+        assert!(armed != Ok(1), "as a test wants it");
     }
 
     fn ask(running: &crate::RunningServer, request: &str) -> String {
+        ask_with(running, request, "")
+    }
+
+    fn ask_with(running: &crate::RunningServer, request: &str, body: &str) -> String {
         let mut connection = std::net::TcpStream::connect(running.address()).unwrap();
         connection.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
-        let head = "HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: 0\r\n\r\n";
-        connection.write_all(format!("{request} {head}").as_bytes()).unwrap();
+        let head = format!("HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: {}", body.len());
+        connection.write_all(format!("{request} {head}\r\n\r\n{body}").as_bytes()).unwrap();
         let mut answer = String::new();
         connection.read_to_string(&mut answer).unwrap();
         answer
@@ -397,13 +411,14 @@ mod tests {
 
     #[test]
     fn a_reload_that_panics_is_answered_and_told_and_the_next_one_is_done() {
+        let _arming = ARMING.lock().unwrap();
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("service.toml");
         let text = "[server]\nhttp = \"127.0.0.1:0\"\nthreads = 1\n[collections.items]\nkey = { field = \"id\", type = \"u32\" }\n";
         std::fs::write(&path, text).unwrap();
         let config = ServiceConfig::load(&path, &[]).unwrap();
         let running = crate::start(&config, &folder.path().join("data")).unwrap();
-        IS_ARMED.store(true, Ordering::Relaxed);
+        ARMED.store(1, Ordering::Relaxed);
         let refused = ask(&running, "POST /_/config/reload");
         assert!(refused.starts_with("HTTP/1.1 500") && refused.contains("as a test wants it"), "{refused}");
         let health = ask(&running, "GET /_/health");
@@ -413,6 +428,32 @@ mod tests {
         assert!(done.starts_with("HTTP/1.1 200"), "{done}");
         let health = ask(&running, "GET /_/health");
         assert!(health.contains("\"ok\"") && !health.contains("panics"), "{health}");
+        running.drain();
+        running.join().unwrap();
+    }
+
+    #[test]
+    fn rules_that_came_into_force_are_known_to_queries_though_the_first_reopening_fails() {
+        let _arming = ARMING.lock().unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("service.toml");
+        let text = "[server]\nhttp = \"127.0.0.1:0\"\nthreads = 1\n[collections.items]\nkey = { field = \"id\", type = \"u32\" }\n";
+        std::fs::write(&path, text).unwrap();
+        let config = ServiceConfig::load(&path, &[]).unwrap();
+        let running = crate::start(&config, &folder.path().join("data")).unwrap();
+        let stored = ask_with(&running, "POST /_/collections/items", "{\"id\":1,\"until\":1}");
+        assert!(stored.starts_with("HTTP/1.1 201"), "{stored}");
+        std::fs::write(&path, format!("{text}expire = \"until\"\n")).unwrap();
+        // The first is the reload, the second the reopening when stored documents are checked.
+        ARMED.store(2, Ordering::Relaxed);
+        let reloaded = ask(&running, "POST /_/config/reload");
+        assert!(reloaded.starts_with("HTTP/1.1 200"), "{reloaded}");
+        let began = Instant::now();
+        while !ask(&running, "GET /_/schema").contains("after_seconds") {
+            assert!(began.elapsed() < Duration::from_secs(60), "the rule is not known");
+            std::thread::sleep(LOOK_FOR_RULES);
+        }
+        assert_eq!(ARMED.load(Ordering::Relaxed), 0);
         running.drain();
         running.join().unwrap();
     }

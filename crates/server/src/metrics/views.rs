@@ -1,14 +1,15 @@
 //! Metrics of views in `/_/metrics`: `sapsan_view_*`, one value for each declared view.
 
-use docs::views::{ViewState, ViewStatus};
+use docs::RuleState;
+use docs::views::ViewStatus;
 use std::fmt::Write as _;
 
 /// Name, help, value.
 type ViewMetric = (&'static str, &'static str, fn(&ViewStatus) -> f64);
 
 const METRICS: [ViewMetric; 7] = [
-    ("ready", "1 if the view answers by its present definition.", |view| as_number(view.state == ViewState::Ready)),
-    ("failed", "1 if the view could not be built.", |view| as_number(view.state == ViewState::Failed)),
+    ("ready", "1 if the view answers by its present definition.", |view| as_number(view.state == RuleState::Ready)),
+    ("failed", "1 if the view could not be built.", |view| as_number(view.state == RuleState::Refused)),
     ("build_documents", "Documents that its build has read.", |view| view.documents as f64),
     ("build_parts", "Parts of the collection that its build reads.", |view| view.parts.1 as f64),
     ("build_parts_done", "Parts of the collection that its build has read.", |view| view.parts.0 as f64),

@@ -8,7 +8,7 @@ use super::analysis::{self, Analysis};
 use super::compared::{ParameterUses, field_kind};
 use super::explain;
 use super::means::Means;
-use crate::catalog::{Catalog, CollectionInfo, FieldKind, Readiness, TreeCount};
+use crate::catalog::{Catalog, CollectionInfo, FieldKind, Readiness, RuleState, TreeCount};
 use crate::engine::{ReadView, TreeId};
 use crate::sql::execution::{Scratch, inner};
 use crate::sql::expressions::constants::Repeatables;
@@ -297,7 +297,7 @@ impl PreparedQuery {
     /// The key of the plan for the current counts. `ready_by` is the [`ReadView::ready_by`] of the state that is read.
     #[inline]
     fn key(&self, present: u32, ready_by: u64) -> u32 {
-        if self.waits_for.iter().any(|readiness| !readiness.is_refused() && !readiness.is_ready_by(ready_by)) {
+        if self.waits_for.iter().any(|readiness| readiness.is_maintained() && !readiness.is_ready_by(ready_by)) {
             return present | EARLY;
         }
         if self.catalog.counts.epoch() != self.epoch.load(Ordering::Acquire) {
@@ -360,7 +360,8 @@ impl PreparedQuery {
             let info = Arc::make_mut(info);
             let unique = info.unique.iter_mut().map(|unique| &mut unique.readiness);
             let all = info.indexes.iter_mut().map(|index| &mut index.readiness).chain(unique);
-            all.filter(|readiness| readiness.becomes_ready()).for_each(|readiness| *readiness = Readiness::never());
+            all.filter(|readiness| readiness.becomes_ready())
+                .for_each(|readiness| *readiness = Readiness::of(RuleState::Declared));
         }
         catalog
     }

@@ -116,7 +116,7 @@ fn views(database: &DocumentDatabase) -> Result<bool, String> {
                 }
                 clean &= report.is_clean();
             }
-            None if view.state == docs::views::ViewState::Retired => {}
+            None if view.state == docs::RuleState::Dropped => {}
             None => {
                 let why = view.failure.unwrap_or_default();
                 output::line(format_args!("fault: view {} could not be built: {why}", view.name))?;
