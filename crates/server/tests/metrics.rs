@@ -309,7 +309,8 @@ fn requests_are_counted_by_route_and_code() {
 
 #[test]
 fn counts_stay_when_the_configuration_is_read_again() {
-    let file = |endpoints: &str| format!("{}\n[server]\n{}{endpoints}", crate::harness::COLLECTIONS, crate::harness::SERVER);
+    let file =
+        |endpoints: &str| format!("{}\n[server]\n{}{endpoints}", crate::harness::COLLECTIONS, crate::harness::SERVER);
     let server = TestServer::of_file(&file(ENDPOINTS)).unwrap();
     server.get("/sums");
     let others = ENDPOINTS.replace("GET /sums", "GET /total");

@@ -62,8 +62,7 @@ impl ReloadThread {
     ) -> std::io::Result<ReloadThread> {
         let (tasks, asked) = sync_channel(WAITING_MAX);
         let (switch_of_thread, data) = (Arc::clone(switch), data.to_owned());
-        let mut reloader =
-            Reloader { switch: switch_of_thread, config, data, tls, failed: None, retired: Vec::new() };
+        let mut reloader = Reloader { switch: switch_of_thread, config, data, tls, failed: None, retired: Vec::new() };
         // The permission to drop was only for the start.
         reloader.config.docs.may_drop = false;
         let thread = std::thread::Builder::new().name("reload".to_owned()).spawn(move || reloader.run(&asked))?;
