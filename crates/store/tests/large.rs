@@ -238,7 +238,7 @@ fn writers_of_the_same_rows_and_passes_come_one_after_the_other() {
 
 #[test]
 fn others_may_change_what_it_has_not_read_and_nothing_that_it_has() {
-    let (store, _) = Store::open_on(Arc::new(MemoryDisk::new(64 << 20)), options()).unwrap();
+    let (store, _) = Store::open_on(Arc::new(MemoryDisk::new(256 << 20)), options()).unwrap();
     store.set_fold(Arc::new(Sums));
     let [whole, read, sums] = ["whole", "read", "sums"].map(|name| store.tree(name).unwrap());
     put(&store, read, b"k").unwrap();
