@@ -15,6 +15,7 @@
 //! It imports `base` and `disk`. It must not know trees, memtables, or how transactions are prepared.
 
 mod batch;
+mod batch_end;
 mod buffer;
 mod follower;
 mod kept_segments;
@@ -34,10 +35,10 @@ pub(crate) use batch::{
     Batch, BatchBuilder, Edit, HEADER_BYTES as BATCH_HEADER_BYTES, OPERATION_HEADER_BYTES, Operation, PiecesInLog,
     TRANSACTION_HEADER_BYTES,
 };
+pub(crate) use batch_end::BatchEnd;
 pub(crate) use follower::{Follower, WrittenEnd};
 pub(crate) use least::{BEGINNING, create as create_least};
 pub(crate) use logged::{Logged, LoggedKind, LoggedOperations, TransactionCursor};
-pub(crate) use position::BatchEnd;
 pub use position::LogPosition;
 pub(crate) use replay::{Replayed, SEGMENT_BYTES_MAX, look_through, replay, start_exists, start_is_gone};
 pub(crate) use retention::{Retention, RetentionLimits};

@@ -11,9 +11,6 @@
 //! Little-endian. It has no checksum of its own: it is part of a meta page, which has one. A recycled segment may hold
 //! an old batch with a valid checksum at any position, so segment and offset alone are not enough.
 
-use super::batch::Batch;
-use crate::base::key::Version;
-
 /// See the module's text.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LogPosition {
@@ -53,42 +50,6 @@ impl LogPosition {
             sequence: u64_at(bytes, 16),
             epoch: u64_at(bytes, 24),
         }
-    }
-}
-
-/// The end of a batch. A memtable, and what a meta page says to be in the trees, ends nowhere else: the results of a batch's folds
-/// are its last transaction, so in the middle of a batch its transactions are there without them. Only the log's tail, which knows
-/// no other places, and replay make one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct BatchEnd {
-    /// The last version before it.
-    version: Version,
-    /// Where the next batch begins.
-    next: LogPosition,
-}
-
-impl BatchEnd {
-    pub(super) fn new(version: u64, next: LogPosition) -> BatchEnd {
-        BatchEnd { version: Version(version), next }
-    }
-
-    /// The end of the batch before this one, which has transactions.
-    pub(crate) fn before(batch: &Batch<'_>, at: &LogPosition) -> BatchEnd {
-        BatchEnd::new(batch.first_version().saturating_sub(1), *at)
-    }
-
-    /// The same, if the log is needed from an earlier position on: that of a large transaction's first piece.
-    pub(crate) fn kept_from(self, first: LogPosition) -> BatchEnd {
-        BatchEnd { next: first, ..self }
-    }
-
-    pub(crate) fn version(&self) -> Version {
-        self.version
-    }
-
-    /// Where replay of the versions after it starts.
-    pub(crate) fn log_start(&self) -> LogPosition {
-        self.next
     }
 }
 

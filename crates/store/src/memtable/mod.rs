@@ -42,7 +42,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::base::error::StoreError;
 use crate::base::key::{KeyRange, TreeId, Version};
-use crate::disk::ScratchFile;
+use crate::disk::{Disk, ScratchFile};
 use arena::{Arena, AtomicRef, Fill, Record};
 pub use cursor::{CursorEntry, MemtableCursor};
 use hash::{Index, KeyHash, Table};
@@ -320,6 +320,18 @@ fn below(key: &[u8], to: Bound<&[u8]>) -> bool {
 }
 
 impl MemtableWriter {
+    /// An empty memtable of this size in a scratch file, or in memory if the disk has no such files.
+    pub(crate) fn in_scratch(disk: &dyn Disk, bytes: usize) -> Result<MemtableWriter, StoreError> {
+        let file = disk.scratch(bytes as u64);
+        let file = file.map_err(|error| StoreError::io("make a file for a large transaction", error))?;
+        let made = match &file {
+            Some(file) => Memtable::in_file(file),
+            None => Memtable::new(bytes),
+        };
+        let (_, writer) = made.map_err(|error| StoreError::io("map a large transaction's file", error))?;
+        Ok(writer)
+    }
+
     /// The memtable that this writer fills.
     pub fn table(&self) -> &Arc<Memtable> {
         &self.table

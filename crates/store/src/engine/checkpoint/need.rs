@@ -2,6 +2,7 @@
 
 use super::pieces;
 use crate::log::{Edit, OPERATION_HEADER_BYTES, Operation};
+use crate::memtable::Memtable;
 use crate::tree::{FreePages, PAGE_BYTES, VALUE_INLINE_MAX, overflow_pages};
 
 /// Pages that any checkpoint takes for leaves and branches of catalog and space map, regardless of the file's size.
@@ -31,6 +32,17 @@ pub(crate) struct Need {
 }
 
 impl Need {
+    /// The changes of a memtable without deleted ranges.
+    pub(in crate::engine) fn of(table: &Memtable) -> Need {
+        let mut need = Need::default();
+        for change in table.changes() {
+            let edit = change.entry.value.map_or(Edit::Delete, Edit::Put);
+            need.add(&Operation { tree: change.tree.0, key: change.entry.key, edit });
+        }
+        need.keys = table.len() as u64;
+        need
+    }
+
     /// Adds one operation, except for its keys: only the caller knows whether they are new.
     pub(crate) fn add(&mut self, operation: &Operation<'_>) {
         let value_len = operation.edit.bytes().len();

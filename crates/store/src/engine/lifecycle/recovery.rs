@@ -20,7 +20,6 @@ use crate::engine::checkpoint::checkpointer::Checkpoints;
 use crate::engine::checkpoint::need::Need;
 use crate::engine::checkpoint::pieces::merge_all;
 use crate::engine::load::large::OWN;
-use crate::engine::load::large_commit::{need_of, scratch_memtable};
 use crate::engine::options::{Durability, StoreOptions};
 use crate::engine::read::view::Generation;
 use crate::engine::stats::{Counters, Recovery};
@@ -334,7 +333,7 @@ impl<'t> Replay<'t> {
         let bytes = usize::try_from(pieces.bytes).unwrap_or(usize::MAX);
         // In key order the changes take no more than they took before.
         let bytes = bytes.saturating_add(bytes / 4).saturating_add(self.memtable_bytes);
-        let mut own = match scratch_memtable(self.disk, bytes) {
+        let mut own = match MemtableWriter::in_scratch(self.disk, bytes) {
             // The store must open on a full disk.
             Err(StoreError::Full) => new_memtable(bytes)?.1,
             made => made?,
@@ -363,7 +362,7 @@ impl<'t> Replay<'t> {
             ));
         }
         self.merge_frozen()?;
-        let need = need_of(own.table());
+        let need = Need::of(own.table());
         let active = std::mem::replace(&mut self.active, own);
         self.frozen_need = std::mem::replace(&mut self.need, need);
         if !active.table().is_empty() {

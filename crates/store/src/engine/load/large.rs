@@ -4,7 +4,6 @@ use std::borrow::Cow;
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use super::large_commit::scratch_memtable;
 use crate::base::error::StoreError;
 use crate::base::key::{Direction, KeyRange, TreeId, Version, Visit};
 use crate::base::limits::check_limits;
@@ -76,7 +75,7 @@ impl LargeTx {
         engine.wait_until_visible(newest)?;
         let bytes_max = usize::try_from(bytes).unwrap_or(usize::MAX).max(SCRATCH_BYTES_MIN);
         // After the commit, others write into the same memory until it is frozen.
-        let own = scratch_memtable(&*engine.disk, bytes_max.saturating_add(engine.options.memtable_bytes))?;
+        let own = MemtableWriter::in_scratch(&*engine.disk, bytes_max.saturating_add(engine.options.memtable_bytes))?;
         let (limit, what) = engine.options.transaction_bound();
         Ok(LargeTx {
             engine: Arc::clone(engine),

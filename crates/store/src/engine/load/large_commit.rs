@@ -14,7 +14,7 @@ use std::sync::Arc;
 use crate::base::error::StoreError;
 use crate::base::key::{TreeId, Version};
 use crate::base::limits::READERS_WAIT_MAX;
-use crate::disk::{DIRECT_ALIGN, Disk};
+use crate::disk::DIRECT_ALIGN;
 use crate::engine::Engine;
 use crate::engine::checkpoint::need::Need;
 use crate::engine::load::large::LargeTx;
@@ -58,7 +58,7 @@ impl Engine {
 
     /// Requires ample disk space: for the pieces, and for the checkpoint that merges them.
     fn check_disk_for(&self, table: &Memtable) -> Result<(), StoreError> {
-        let pages = need_of(table).pages(self.tree.live_pages().into()).all;
+        let pages = Need::of(table).pages(self.tree.live_pages().into()).all;
         if self.is_ample_for(pages) { Ok(()) } else { Err(StoreError::Full) }
     }
 
@@ -162,7 +162,7 @@ impl Engine {
         writer.large = LargeInLog::Active;
         self.throttle.restart();
         writer.frozen_need = writer.need.pages(writer.live_pages);
-        writer.need = need_of(&own);
+        writer.need = Need::of(&own);
         self.disk_space.note(writer.needed(writer.need));
         self.publish(place, |generation| {
             generation.frozen = has_before.then_some(before);
@@ -179,27 +179,4 @@ impl Engine {
         tracing::info!(pieces = pieces.count, bytes = pieces.bytes, "a large transaction is committed");
         Ok(Commit { version: Version(version) })
     }
-}
-
-/// A memtable for this many bytes, in a file if the disk supports that.
-pub(in crate::engine) fn scratch_memtable(disk: &dyn Disk, bytes: usize) -> Result<MemtableWriter, StoreError> {
-    let file = disk.scratch(bytes as u64);
-    let file = file.map_err(|error| StoreError::io("make a file for a large transaction", error))?;
-    let made = match &file {
-        Some(file) => Memtable::in_file(file),
-        None => Memtable::new(bytes),
-    };
-    let (_, writer) = made.map_err(|error| StoreError::io("map a large transaction's file", error))?;
-    Ok(writer)
-}
-
-/// The pages that a checkpoint of this memtable needs.
-pub(in crate::engine) fn need_of(table: &Memtable) -> Need {
-    let mut need = Need::default();
-    for change in table.changes() {
-        let edit = change.entry.value.map_or(Edit::Delete, Edit::Put);
-        need.add(&Operation { tree: change.tree.0, key: change.entry.key, edit });
-    }
-    need.keys = table.len() as u64;
-    need
 }

@@ -7,4 +7,4 @@ mod attach;
 pub(crate) mod bulk;
 pub(crate) mod claims;
 pub(crate) mod large;
-pub(in crate::engine) mod large_commit;
+mod large_commit;

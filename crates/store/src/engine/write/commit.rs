@@ -18,15 +18,15 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use super::batch::{OpenBatch, Request};
+use super::decision::{Decided, Sent};
 use super::gathering::{Gathering, QUIET_MAX};
 use super::queue::{Queue, Refused};
+use super::request::Request;
 use super::ticket::{Waiting, wake_waiting};
 use super::transaction::{Abort, Commit, RetriableTransaction, Tx, Work, finish};
-use super::writer::Placed;
+use super::writer::{OpenBatch, Placed};
 use crate::base::error::StoreError;
 use crate::base::fail_stop::{Held, lock, panicked};
-use crate::base::key::Version;
 use crate::engine::Engine;
 use crate::engine::stats::count;
 use crate::log::{BatchBuilder, Sealed};
@@ -53,51 +53,6 @@ impl Drop for Turn<'_> {
 
 /// The activity named by a panic under the turn.
 pub(in crate::engine) const SENDING: &str = "a batch was written to the log";
-
-/// Result of writing a batch.
-enum Sent {
-    Durable,
-    /// A panic, before or after the write.
-    Panicked,
-    /// An earlier failure.
-    Poisoned,
-    /// This write or sync failed.
-    Failed(std::io::Error),
-}
-
-/// What the writer has decided about a transaction: its version, or why it is refused. The writer reads versions that are not
-/// durable yet, so a decision is an outcome only once they are: [`Sent::outcome`] is the only way to get at it.
-pub(super) struct Decision(Result<u64, StoreError>);
-
-/// The transactions that were decided while a batch was gathered.
-pub(super) type Decided = Vec<(Box<Request>, Decision)>;
-
-impl From<Result<u64, StoreError>> for Decision {
-    fn from(decided: Result<u64, StoreError>) -> Decision {
-        Decision(decided)
-    }
-}
-
-impl Sent {
-    /// The outcome of a transaction that was decided in this batch. If the batch has failed, whatever was decided beside it may
-    /// depend on changes that do not exist, so a refusal fails as the rest of the batch does.
-    fn outcome(&self, Decision(decided): Decision) -> Result<Commit, StoreError> {
-        match self {
-            Sent::Durable => decided.map(|version| Commit { version: Version(version) }),
-            Sent::Poisoned => Err(StoreError::Poisoned),
-            Sent::Panicked => Err(panicked()),
-            Sent::Failed(error) => Err(StoreError::Unknown(copy_of(error))),
-        }
-    }
-}
-
-/// A copy for each transaction of the batch: an `io::Error` is not `Clone`.
-fn copy_of(error: &std::io::Error) -> std::io::Error {
-    match error.raw_os_error() {
-        Some(code) => std::io::Error::from_raw_os_error(code),
-        None => error.kind().into(),
-    }
-}
 
 impl Engine {
     /// Main loop of a committer thread.

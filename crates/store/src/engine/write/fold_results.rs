@@ -18,7 +18,7 @@ use hashbrown::{DefaultHashBuilder, HashTable};
 
 use super::changes::{Changes, KeyChange};
 use super::fold::{Fold, FoldView, Folded, RowChange};
-use super::overlay::{Ordered, Overlay, Row};
+use super::overlay::{FoldedTree, Ordered, Overlay, Row};
 use super::transaction::Work;
 use crate::base::error::StoreError;
 use crate::base::key::TreeId;
@@ -50,15 +50,6 @@ pub(crate) struct Folds {
     spare: Vec<Vec<u8>>,
     /// Derived rows that the current stage may change.
     touched: Touched,
-}
-
-/// A tree of which there are rows.
-pub(super) struct FoldedTree {
-    pub(super) tree: TreeId,
-    /// Number of rows; zero if they were taken back.
-    rows: usize,
-    /// The rows that are part of derived rows.
-    pub(super) ordered: Ordered,
 }
 
 /// Derived rows, each once, with their content before the transaction.

@@ -6,7 +6,7 @@
 
 use std::slice::from_ref;
 
-use super::batch::Request;
+use super::request::Request;
 use super::writer::Writer;
 use crate::base::prefetch::prefetch;
 

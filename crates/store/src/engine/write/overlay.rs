@@ -9,7 +9,6 @@ use std::ops::ControlFlow;
 use hashbrown::{DefaultHashBuilder, HashTable};
 
 use super::fold::FoldView;
-use super::fold_results::FoldedTree;
 use crate::base::error::StoreError;
 use crate::base::key::{Direction, KeyRange, TreeId, Visit};
 use crate::engine::read::view::View;
@@ -96,6 +95,15 @@ impl Row {
         let edit = self.new.as_deref().map_or(Edit::Delete, Edit::Put);
         Operation { tree: self.tree.0, key: &self.key, edit }
     }
+}
+
+/// A tree of which there are rows.
+pub(super) struct FoldedTree {
+    pub(super) tree: TreeId,
+    /// Number of rows; zero if they were taken back.
+    pub(super) rows: usize,
+    /// The rows that are part of derived rows.
+    pub(super) ordered: Ordered,
 }
 
 /// The state with the folded rows of a batch.

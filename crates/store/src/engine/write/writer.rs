@@ -10,11 +10,11 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
-use super::batch::{OpenBatch, Request};
 use super::changes::KeyChange;
-use super::commit::{Decided, Decision};
+use super::decision::{Decided, Decision};
 use super::fold::Fold;
 use super::fold_results::Folds;
+use super::request::Request;
 use super::transaction::{Abort, Tx, Work};
 use crate::base::error::StoreError;
 use crate::base::fail_stop::{Held, lock};
@@ -24,7 +24,6 @@ use crate::disk::DIRECT_ALIGN;
 use crate::engine::Engine;
 use crate::engine::checkpoint::disk_space::{AHEAD_PAGES, DELETION_PAGES};
 use crate::engine::checkpoint::need::Need;
-use crate::engine::load::large_commit::scratch_memtable;
 use crate::engine::read::view::{Generation, View};
 use crate::engine::stats::count;
 use crate::log::{BATCH_HEADER_BYTES, BatchBuilder, Edit, LogPosition, Operation, Tail};
@@ -58,6 +57,19 @@ impl Deref for IdleWriter {
 impl DerefMut for IdleWriter {
     fn deref_mut(&mut self) -> &mut Writer {
         &mut self.0
+    }
+}
+
+/// A batch while it is gathered. It borrows the writer from the [`IdleWriter`], so what needs that one
+/// happens between two batches only.
+pub(super) struct OpenBatch<'w, 'b> {
+    pub(super) writer: &'w mut Writer,
+    pub(super) builder: &'b mut BatchBuilder,
+}
+
+impl OpenBatch<'_, '_> {
+    pub(super) fn is_empty(&self) -> bool {
+        self.builder.transactions() == 0
     }
 }
 
@@ -467,7 +479,7 @@ impl Engine {
         let before = writer.table.table();
         let beside = if self.is_ordinary(before) { 0 } else { before.used_bytes() / 2 };
         if beside > self.options.memtable_bytes
-            && let Ok(made) = scratch_memtable(&*self.disk, beside)
+            && let Ok(made) = MemtableWriter::in_scratch(&*self.disk, beside)
         {
             writer.memtables.push(Arc::downgrade(made.table()));
             return Ok((Arc::clone(made.table()), made));

@@ -1,10 +1,8 @@
-//! Transactions on their way to the log: single requests, and the batch that collects them.
+//! A transaction on its way to the log.
 
 use super::ticket::wake_waiting;
 use super::transaction::{Abort, RetriableTransaction, Tx, Work, finish};
-use super::writer::Writer;
 use crate::base::fail_stop::panicked;
-use crate::log::BatchBuilder;
 
 /// A queued transaction. Its `finish` is always called; if a panic drops the request, the outcome is unknown.
 pub(crate) struct Request {
@@ -53,18 +51,5 @@ impl Drop for Request {
             finish(transaction, Err(panicked()));
             wake_waiting();
         }
-    }
-}
-
-/// A batch while it is gathered. It borrows the writer from the [`IdleWriter`](super::writer::IdleWriter), so what needs that one
-/// happens between two batches only.
-pub(super) struct OpenBatch<'w, 'b> {
-    pub(super) writer: &'w mut Writer,
-    pub(super) builder: &'b mut BatchBuilder,
-}
-
-impl OpenBatch<'_, '_> {
-    pub(super) fn is_empty(&self) -> bool {
-        self.builder.transactions() == 0
     }
 }
