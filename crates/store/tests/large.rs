@@ -360,6 +360,61 @@ fn readers_of_changes_get_its_changes_in_parts_of_one_version() {
     assert_eq!(changes.version().0, before.0 + 3);
 }
 
+#[test]
+fn a_store_that_is_idle_after_one_takes_a_load_and_its_log_is_examined() {
+    let disk: Arc<dyn Disk> = Arc::new(MemoryDisk::new(256 << 20));
+    let (store, _) = Store::open_on(Arc::clone(&disk), options()).unwrap();
+    let trees = Trees::of(&store);
+    fill(&store, trees);
+    let loaded = store.tree("loaded").unwrap();
+    pass(&store, trees).unwrap();
+    // Its memtable is merged; the one behind it is as large, and empty.
+    store.checkpoint().unwrap();
+    store.checkpoint().unwrap();
+    let mut build = store.bulk().unwrap();
+    build.push(b"key", b"value").unwrap();
+    store.attach(vec![(loaded, build)], &[]).unwrap();
+    pass(&store, trees).unwrap();
+    drop(store);
+    let examination = Store::examine_on(disk.as_ref()).unwrap();
+    assert!(examination.log_fault.is_none(), "{examination}");
+    let (store, _) = Store::open_on(disk, options()).unwrap();
+    assert_eq!(check(&store, trees, 2), 0);
+}
+
+#[test]
+fn one_whose_log_cannot_be_written_is_not_there_nor_is_anything_behind_it() {
+    let directory = tempfile::tempdir().unwrap();
+    let hooks = Arc::new(LogFails::default());
+    let (store, _) = Store::open_on(Arc::new(HookedDisk::new(directory.path(), &hooks)), options()).unwrap();
+    let trees = Trees::of(&store);
+    fill(&store, trees);
+    let mut tx = store.large(64 << 20, &[trees.rows]).unwrap();
+    pass_over(&store, &mut tx, trees).unwrap();
+    hooks.is_on.store(true, Ordering::Release);
+    assert!(matches!(tx.commit(trees.rows), Err(StoreError::Unknown(_))));
+    hooks.is_on.store(false, Ordering::Release);
+    assert!(matches!(try_add(&store, trees, 1), Err(StoreError::Poisoned)));
+    drop(store);
+    let (store, _) = Store::open(directory.path(), options()).unwrap();
+    assert_eq!(check(&store, trees, 0), 0);
+}
+
+/// Writes of the log fail while this is on.
+#[derive(Default)]
+struct LogFails {
+    is_on: AtomicBool,
+}
+
+impl Hooks for LogFails {
+    fn write_at(&self, name: &str, file: &dyn DiskFile, bytes: &[u8], offset: u64) -> std::io::Result<usize> {
+        match name.ends_with(".log") && self.is_on.load(Ordering::Acquire) {
+            true => Err(std::io::Error::from_raw_os_error(5)),
+            false => file.write_at(bytes, offset),
+        }
+    }
+}
+
 /// The tree file's writes wait while this is on.
 #[derive(Default)]
 struct Stalled {

@@ -1,4 +1,5 @@
-//! INSERT, UPDATE and DELETE, run in one transaction with the checks of every write (`crate::writes::write`).
+//! INSERT, UPDATE and DELETE, run in one transaction with the checks of every write (`crate::writes::write`). Beyond the bounds of
+//! an ordinary transaction they run in a large one (`large_run.rs`).
 //!
 //! First all documents and new values are read and kept. Then they are written one by one, and RETURNING runs after each write
 //! (before it for DELETE). The first refused write ends the transaction, and the statement has no effect. Assigning NULL

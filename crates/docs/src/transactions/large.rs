@@ -2,11 +2,13 @@
 
 use std::sync::Arc;
 
+use crate::catalog::readiness;
 use crate::database::{CollectionId, DocumentDatabase, WriteKind};
 use crate::engine;
 use crate::error::WriteError;
 use crate::sql::{Budget, QueryError, RowList, SpillSpace, Value};
 use crate::statements::{Modification, ModifyError, StatementCounts};
+use crate::views::table::WithViews;
 use crate::writes::Collection;
 
 /// With less free disk space than this no large transaction is started.
@@ -69,7 +71,9 @@ impl DocumentDatabase {
             }
         };
         let reader = self.store().reader()?;
-        let began = reader.snapshot();
+        // An index that becomes ready later may lack entries in this state.
+        let ready_by = readiness::count();
+        let began = WithViews { inner: reader.snapshot(), views: self.views_at_work(), ready_by };
         let done = statement.apply_large((collection, &mut tx), &began, parameters, budget, returned)?;
         // It pins the pages of a state that is no longer read.
         drop(began);

@@ -3,6 +3,8 @@
 //! A transaction of several changes has one change number. A consumer that is disconnected within a transaction must still get
 //! each change once, so only the last change of a transaction has the bare number; the k-th change of transaction N, from 1, has `N.k`.
 
+use docs::changes::ChangeEvent;
+
 /// Everything up to this position was sent. Ordered as the feed is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct FeedPosition {
@@ -22,6 +24,14 @@ impl FeedPosition {
     /// After the change with this number, from 0, of a transaction; it is not the last one.
     pub(crate) fn within(change_number: u64, number: u32) -> FeedPosition {
         FeedPosition { change_number, part: number.saturating_add(1).min(WHOLE - 1) }
+    }
+
+    /// After this change.
+    pub(crate) fn of(event: &ChangeEvent<'_>) -> FeedPosition {
+        match event.is_last {
+            true => FeedPosition::after(event.change_number),
+            false => FeedPosition::within(event.change_number, event.number),
+        }
     }
 
     /// How many of the transaction's changes were sent, if not all.

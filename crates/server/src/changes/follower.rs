@@ -222,11 +222,12 @@ impl Follower {
         let seat = self.seats.iter().position(|seat| seat.member == wanting.member);
         let Some(seat) = seat.or_else(|| self.sit_down(wanting)) else { return Served::NoSeat };
         let Seat { changes, pieces, .. } = &mut self.seats[seat];
-        *pieces += 1;
         let (catalog, mut piece) = (self.database.catalog(), Chunk::default());
         for _ in 0..TURN_TRANSACTIONS {
             let next = changes.next(|event| {
-                if wanting.wanted.collection.is_none_or(|wanted| wanted == event.collection) {
+                // A seat that was passed on begins again with the transaction inside which the consumer is.
+                let is_new = FeedPosition::of(event) > wanting.position;
+                if is_new && wanting.wanted.collection.is_none_or(|wanted| wanted == event.collection) {
                     piece.push(catalog, event);
                 }
             });
@@ -241,7 +242,8 @@ impl Follower {
             }
         }
         piece.shrink();
-        let (is_empty, known) = (piece.is_empty(), read_up_to(changes));
+        *pieces += u32::from(!piece.is_empty());
+        let (is_empty, known) = (piece.is_empty(), read_up_to(changes).max(wanting.position));
         let goes_on = self.hub.give(wanting.member, piece, known, changes.memory_bytes());
         if !goes_on {
             self.seats.swap_remove(seat);

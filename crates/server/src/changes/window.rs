@@ -76,10 +76,7 @@ impl Chunk {
 
     /// Encodes an event.
     pub(crate) fn push(&mut self, catalog: &Catalog, event: &ChangeEvent<'_>) {
-        let position = match event.is_last {
-            true => FeedPosition::after(event.change_number),
-            false => FeedPosition::within(event.change_number, event.number),
-        };
+        let position = FeedPosition::of(event);
         let text = match &event.change {
             DocumentChange::Put { document, .. } => document.text(),
             _ => b"",

@@ -48,7 +48,7 @@ pub(crate) const OPERATION_HEADER_BYTES: usize = 12;
 pub(super) const KIND_PUT: u8 = 1;
 pub(super) const KIND_DELETE: u8 = 2;
 pub(super) const KIND_DELETE_RANGE: u8 = 3;
-/// A bulk load or a large transaction changed the tree; its changes are not in the log. Only readers of changes use
+/// A bulk load changed the tree; its changes are not in the log. Only readers of changes use
 /// this; replay skips it, since the load is in the tree file or never completed.
 pub(super) const KIND_LOADED: u8 = 4;
 

@@ -88,16 +88,27 @@ impl Follower {
 
     /// Reads the next batch. The caller, which has all versions up to `version`, knows that there is one.
     pub(crate) fn advance(&mut self, version: u64, end: WrittenEnd) -> Result<(), StoreError> {
+        self.advance_from(version, None, end)
+    }
+
+    /// The same, but the next batch must be the one behind the last: where a part of the log was released, the changes up to
+    /// `needed` are gone.
+    pub(crate) fn advance_in_chain(&mut self, version: u64, needed: u64, end: WrittenEnd) -> Result<(), StoreError> {
+        self.advance_from(version, Some(needed), end)
+    }
+
+    fn advance_from(&mut self, version: u64, needed: Option<u64>, end: WrittenEnd) -> Result<(), StoreError> {
         self.batch = 0..0;
         loop {
             if self.read(end)? {
                 return Ok(());
             }
-            match self.retention.follow(&self.at, version) {
-                Follow::Next(at) => self.at = at,
-                Follow::Later(mark) => self.at = mark.at,
-                Follow::Gone(oldest) => return Err(StoreError::Gone { oldest: Version(oldest) }),
-                Follow::Damaged => {
+            match (self.retention.follow(&self.at, version), needed) {
+                (Follow::Next(at), _) => self.at = at,
+                (Follow::Later(mark), None) => self.at = mark.at,
+                (Follow::Later(_), Some(needed)) => return Err(StoreError::Gone { oldest: Version(needed) }),
+                (Follow::Gone(oldest), _) => return Err(StoreError::Gone { oldest: Version(oldest) }),
+                (Follow::Damaged, _) => {
                     let file = segment::live_name(self.at.segment);
                     return Err(StoreError::corrupt(
                         &file,

@@ -26,7 +26,7 @@ pub(crate) enum LoggedKind {
     Delete,
     /// The value is the range's end, empty for none.
     DeleteRange,
-    /// The tree was changed by a bulk load or a large transaction; the changes are not in the log.
+    /// The tree was changed by a bulk load; the changes are not in the log.
     Loaded,
     /// The changes of a large transaction, which are in earlier batches ([`PiecesInLog`]).
     Pieces,

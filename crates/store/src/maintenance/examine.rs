@@ -89,7 +89,12 @@ pub(crate) fn look(access: Access, disk: &dyn Disk, tree_name: &str) -> Result<E
         [] => None,
     };
     let older = other.filter(|other| !other.meta().is_same_state(view.meta())).map(|other| other.verify());
-    let mut walk = Walk { tree_version: view.meta().version.0, last: view.meta().version.0, batches: 0 };
+    let mut walk = Walk {
+        tree_version: view.meta().version.0,
+        last: view.meta().version.0,
+        batches: 0,
+        pieces: (LogPosition::default(), 0),
+    };
     let read = if access == Access::ReadOnly { log::look_through } else { log::replay };
     let read = read(disk, &view.meta().log_start, &mut |at, batch| walk.take(at, batch));
     let (torn_bytes, log_fault) = match read {
@@ -111,15 +116,36 @@ struct Walk {
     tree_version: u64,
     last: u64,
     batches: u64,
+    /// The position of the newest first piece of a large transaction, and the number of pieces from it on.
+    pieces: (LogPosition, u32),
 }
 
 impl Walk {
     fn take(&mut self, at: &LogPosition, batch: &Batch<'_>) -> Result<(), StoreError> {
         let damage = |what| StoreError::corrupt(&log::segment_name(at.segment), u64::from(at.offset), what);
         self.batches += 1;
+        if let Some(piece) = batch.piece() {
+            let (number, operations) = piece.map_err(damage)?;
+            operations.into_iter().try_for_each(|operation| operation.map(drop)).map_err(damage)?;
+            self.pieces = match number {
+                0 => (*at, 1),
+                number if number == self.pieces.1 => (self.pieces.0, number + 1),
+                // Without the earlier ones no record names it.
+                _ => (LogPosition::default(), 0),
+            };
+        }
         for transaction in batch.transactions() {
             let (version, operations) = transaction.map_err(damage)?;
-            operations.into_iter().try_for_each(|operation| operation.map(drop)).map_err(damage)?;
+            match operations.pieces() {
+                // The pieces of a record that is in the trees may be gone.
+                Some(pieces) => {
+                    let pieces = pieces.map_err(damage)?;
+                    if version > self.tree_version && (pieces.first, pieces.count) != self.pieces {
+                        return Err(damage("pieces of a committed large transaction are missing"));
+                    }
+                }
+                None => operations.into_iter().try_for_each(|operation| operation.map(drop)).map_err(damage)?,
+            }
             // A checkpoint may have ended inside a batch: then the batch's first transactions are in the tree already.
             if version > self.tree_version || self.last > self.tree_version {
                 if version != self.last + 1 {

@@ -353,7 +353,8 @@ impl Arena {
     /// The newest record of a key that a snapshot of `version` sees.
     #[inline]
     pub(super) fn visible(&self, place: KeyRef, version: Version) -> Option<Record<'_>> {
-        let mut record = self.newest(place);
+        // A lost page of a memtable in a file has zeros: no record. Its reader compares `lost`.
+        let mut record = self.record(self.newest_cell(place).load()?);
         while record.version > version {
             // SAFETY: `older` is the reference (or none) written into the record before its own reference was made.
             record = self.record(unsafe { Ref::from_bits(record.older) }?);

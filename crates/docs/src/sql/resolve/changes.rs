@@ -1,7 +1,7 @@
 //! INSERT, UPDATE and DELETE: the documents, their new values, and RETURNING.
 //!
-//! The documents and the new values come from a query that is read completely before the first write, so a statement never sees
-//! its own changes. RETURNING is another query, run for one document by its key.
+//! The documents and the new values come from a query that never sees the statement's own changes: it is read completely before
+//! the first write, or, if the statement is large, it reads the state before the statement. RETURNING is another query, run for one document by its key.
 
 use sqlparser::ast::{
     self, FromTable, Ident, ObjectName, SelectItem, SetExpr, Spanned, Statement, TableFactor, TableObject,

@@ -60,7 +60,7 @@ pub enum Change<'r> {
         /** The first key after the range; `None`: the range extends to the end of the tree. */
         to: Option<&'r [u8]>,
     },
-    /// A bulk build or a large transaction changed the tree: the reader must read it again from a snapshot.
+    /// A bulk build changed the tree: the reader must read it again from a snapshot.
     Reset {
         /** The tree. */
         tree: TreeId,
@@ -306,17 +306,18 @@ impl Pieces {
     fn advance(&mut self, before: u64, end: WrittenEnd) -> Result<(), StoreError> {
         let gone = StoreError::Gone { oldest: Version(self.version) };
         loop {
-            self.follower.advance(before, end)?;
+            self.follower.advance_in_chain(before, self.version, end)?;
             let batch = self.follower.batch().ok_or(StoreError::Closed)?;
             match batch.piece() {
-                Some(Ok((number, _))) if number == self.next => {
+                Some(Ok((number, operations))) if number == self.next => {
+                    Changeset::of(self.version, false, operations.logged()).map_err(|what| self.damage(what))?;
                     self.next += 1;
                     return Ok(());
                 }
-                // A part of the log was released meanwhile, and the reader went on behind it.
                 Some(Ok(_)) => return Err(gone),
                 Some(Err(what)) => return Err(self.damage(what)),
-                None if batch.first_version() > self.version => return Err(gone),
+                // The record itself: the pieces before it are no longer there.
+                None if batch.transaction_count() > 0 && batch.first_version() >= self.version => return Err(gone),
                 None => {}
             }
         }

@@ -225,8 +225,10 @@ struct Replay<'t> {
     frozen_need: Need,
     /// Whether neither meta page is damaged.
     is_meta_whole: bool,
-    /// What the log holds of a large transaction whose memtable is the active one.
+    /// What the log holds of a large transaction: whether its memtable is the active one.
     large: LargeInLog,
+    /// The first piece of a large transaction since the last record: its record may follow.
+    first_piece: Option<LogPosition>,
     /// Epoch of the batch that announced a bulk build which the tree file lacks.
     missing_build: Option<u64>,
 }
@@ -247,6 +249,7 @@ impl<'t> Replay<'t> {
             frozen_need,
             is_meta_whole: true,
             large: LargeInLog::Nothing,
+            first_piece: None,
             missing_build: None,
         })
     }
@@ -261,7 +264,15 @@ impl<'t> Replay<'t> {
                 "the tree file lacks a bulk build that was complete, and one of its meta pages is damaged",
             ));
         }
+        if let Some(piece) = batch.piece() {
+            let (number, _) = piece.map_err(damage)?;
+            if number == 0 {
+                self.first_piece = Some(*at);
+            }
+            return Ok(());
+        }
         if let Some(pieces) = committed_pieces(batch) {
+            self.first_piece = None;
             let version = batch.first_version();
             if version > self.last_version + 1 {
                 return Err(damage("an earlier version is missing: neither the log nor the tree file holds it"));
@@ -385,6 +396,7 @@ impl<'t> Replay<'t> {
     fn rotate(&mut self, end: BatchEnd) -> Result<(), StoreError> {
         self.merge_frozen()?;
         self.large = LargeInLog::Nothing;
+        let end = self.first_piece.map_or(end, |first| end.kept_from(first));
         let (_, next) = new_memtable(self.memtable_bytes)?;
         let full = std::mem::replace(&mut self.active, next);
         self.frozen = Some((Arc::clone(full.table()), end));

@@ -38,7 +38,8 @@ impl Engine {
             // Before the writer's lock, so that no other thread waits for these readers.
             let place = self.reserve_state(READERS_WAIT_MAX)?;
             let writer = self.writer_while_merging()?;
-            let is_ordinary = self.is_ordinary(writer.table.table());
+            let table = writer.table.table();
+            let is_ordinary = table.is_empty() || self.is_ordinary(table);
             if is_ordinary && self.claims.held().is_none() {
                 break (merging, place, writer);
             }

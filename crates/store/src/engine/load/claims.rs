@@ -42,12 +42,19 @@ pub(crate) struct Claimed {
 /// What is claimed of a tree.
 enum OfTree {
     Whole,
-    Parts {
-        keys: HashSet<Box<[u8]>>,
-        /// Disjoint ranges: start, and end (excluded; `None` is the tree's end).
-        spans: BTreeMap<Vec<u8>, Option<Vec<u8>>>,
-    },
+    Parts(Parts),
 }
+
+/// Keys and ranges of one tree.
+#[derive(Default)]
+struct Parts {
+    keys: HashSet<Box<[u8]>>,
+    spans: Spans,
+    bytes: usize,
+}
+
+/// Disjoint ranges: start, and end (excluded; `None` is the tree's end).
+type Spans = BTreeMap<Vec<u8>, Option<Vec<u8>>>;
 
 impl Claims {
     /// Starts the claims of a large transaction with whole trees. False if another one is active. Under the writer's lock.
@@ -86,9 +93,8 @@ impl Claims {
 impl Claimed {
     /// Whether a transaction would change something that is claimed, its folds included.
     pub(in crate::engine) fn meet(&self, changes: &Changes) -> bool {
-        let is_met = |(tree, key): (TreeId, &[u8])| self.holds(tree, key);
-        let folds = changes.folds().map(|(tree, key, _)| (tree, key));
-        folds.into_iter().any(is_met)
+        let mut folds = changes.folds().map(|(tree, key, _)| (tree, key));
+        folds.any(|(tree, key)| self.holds(tree, key))
             || changes.iter().any(|change| {
                 let tree = TreeId(change.operation.tree);
                 match change.operation.edit {
@@ -103,7 +109,7 @@ impl Claimed {
         match self.trees.get(&tree) {
             None => false,
             Some(OfTree::Whole) => true,
-            Some(OfTree::Parts { keys, spans }) => keys.contains(key) || span_of(spans, key).is_some(),
+            Some(OfTree::Parts(parts)) => parts.keys.contains(key) || is_in_span(&parts.spans, key),
         }
     }
 
@@ -112,85 +118,92 @@ impl Claimed {
         match self.trees.get(&tree) {
             None => false,
             Some(OfTree::Whole) => true,
-            Some(OfTree::Parts { keys, spans }) => {
-                span_of(spans, from).is_some()
-                    || spans
-                        .range::<[u8], _>((Bound::Included(from), Bound::Unbounded))
-                        .next()
-                        .is_some_and(|(start, _)| is_below_end(start))
+            Some(OfTree::Parts(Parts { keys, spans, .. })) => {
+                let next = spans.range::<[u8], _>((Bound::Included(from), Bound::Unbounded)).next();
+                is_in_span(spans, from)
+                    || next.is_some_and(|(start, _)| is_below_end(start))
                     || keys.iter().any(|key| **key >= *from && is_below_end(key))
             }
         }
     }
 
-    fn parts(&mut self, tree: TreeId) -> Option<(&mut HashSet<Box<[u8]>>, &mut BTreeMap<Vec<u8>, Option<Vec<u8>>>)> {
-        let of_tree =
-            self.trees.entry(tree).or_insert_with(|| OfTree::Parts { keys: HashSet::new(), spans: BTreeMap::new() });
-        match of_tree {
-            OfTree::Whole => None,
-            OfTree::Parts { keys, spans } => Some((keys, spans)),
-        }
-    }
-
     fn add_key(&mut self, tree: TreeId, key: &[u8]) {
-        let Some((keys, _)) = self.parts(tree) else { return };
-        if keys.contains(key) {
-            return;
-        }
-        keys.insert(key.into());
-        self.charge(tree, key.len());
+        self.add(tree, |parts| match parts.keys.contains(key) {
+            true => {}
+            false => {
+                parts.keys.insert(key.into());
+                parts.bytes += CLAIM_OVERHEAD_BYTES + key.len();
+            }
+        });
     }
 
-    fn add_span(&mut self, tree: TreeId, mut span: Span) {
-        let Some((_, spans)) = self.parts(tree) else { return };
-        let mut bytes = 0;
+    fn add_span(&mut self, tree: TreeId, span: Span) {
+        self.add(tree, |parts| parts.add_span(span));
+    }
+
+    /// Adds to the claims of a tree, unless it is claimed as a whole. Beyond the bound the tree with the largest claims becomes
+    /// claimed as a whole, which frees their memory.
+    fn add(&mut self, tree: TreeId, add: impl FnOnce(&mut Parts)) {
+        let of_tree = self.trees.entry(tree).or_insert_with(|| OfTree::Parts(Parts::default()));
+        let OfTree::Parts(parts) = of_tree else { return };
+        let before = parts.bytes;
+        add(parts);
+        self.bytes = self.bytes + parts.bytes - before;
+        if self.bytes > CLAIMS_BYTES_MAX {
+            let largest = self.trees.iter_mut().max_by_key(|(_, of_tree)| of_tree.bytes());
+            if let Some((_, largest)) = largest {
+                self.bytes -= largest.bytes();
+                *largest = OfTree::Whole;
+            }
+        }
+    }
+}
+
+impl OfTree {
+    fn bytes(&self) -> usize {
+        match self {
+            OfTree::Whole => 0,
+            OfTree::Parts(parts) => parts.bytes,
+        }
+    }
+}
+
+impl Parts {
+    fn add_span(&mut self, mut span: Span) {
         // A span that begins before this one and reaches it.
-        if let Some((start, end)) =
-            spans.range::<[u8], _>((Bound::Unbounded, Bound::Included(span.from.as_slice()))).next_back()
-            && end.as_ref().is_none_or(|end| *end >= span.from)
-        {
+        let before = self.spans.range::<[u8], _>((Bound::Unbounded, Bound::Included(span.from.as_slice()))).next_back();
+        if let Some((start, end)) = before.filter(|(_, end)| end.as_ref().is_none_or(|end| *end >= span.from)) {
             if end.is_none() || (span.to.is_some() && *end >= span.to) {
                 return;
             }
             span.from.clone_from(start);
         }
         // Spans that begin inside it are merged into it.
-        while let Some((start, end)) =
-            spans.range::<[u8], _>((Bound::Included(span.from.as_slice()), Bound::Unbounded)).next()
-            && span.to.as_ref().is_none_or(|to| *start <= *to)
+        while let Some((start, end)) = self.first_span_from(&span.from)
+            && span.to.as_ref().is_none_or(|to| start <= *to)
         {
-            let (start, end) = (start.clone(), end.clone());
+            self.spans.remove(&start);
+            self.bytes -= span_bytes(&start, end.as_ref());
             span.to = span.to.take().zip(end).map(|(own, end)| own.max(end));
-            spans.remove(&start);
         }
-        bytes += span.from.len() + span.to.as_ref().map_or(0, Vec::len);
-        spans.insert(span.from, span.to);
-        self.charge(tree, bytes);
+        self.bytes += span_bytes(&span.from, span.to.as_ref());
+        self.spans.insert(span.from, span.to);
     }
 
-    /// Counts a new claim of a tree. Beyond the bound the tree is claimed as a whole, which frees the memory of its parts.
-    fn charge(&mut self, tree: TreeId, bytes: usize) {
-        self.bytes += CLAIM_OVERHEAD_BYTES + bytes;
-        if self.bytes > CLAIMS_BYTES_MAX {
-            self.trees.insert(tree, OfTree::Whole);
-            let parts = self.trees.values().map(|of_tree| match of_tree {
-                OfTree::Whole => 0,
-                OfTree::Parts { keys, spans } => {
-                    let bytes_of_spans =
-                        |(from, to): (&Vec<u8>, &Option<Vec<u8>>)| from.len() + to.as_ref().map_or(0, Vec::len);
-                    keys.iter().map(|key| CLAIM_OVERHEAD_BYTES + key.len()).sum::<usize>()
-                        + spans.iter().map(|span| CLAIM_OVERHEAD_BYTES + bytes_of_spans(span)).sum::<usize>()
-                }
-            });
-            self.bytes = parts.sum();
-        }
+    fn first_span_from(&self, from: &[u8]) -> Option<(Vec<u8>, Option<Vec<u8>>)> {
+        let first = self.spans.range::<[u8], _>((Bound::Included(from), Bound::Unbounded)).next();
+        first.map(|(start, end)| (start.clone(), end.clone()))
     }
 }
 
-/// The span that holds a key.
-fn span_of<'s>(spans: &'s BTreeMap<Vec<u8>, Option<Vec<u8>>>, key: &[u8]) -> Option<&'s Vec<u8>> {
-    let (start, end) = spans.range::<[u8], _>((Bound::Unbounded, Bound::Included(key))).next_back()?;
-    end.as_ref().is_none_or(|end| key < end.as_slice()).then_some(start)
+fn span_bytes(from: &[u8], to: Option<&Vec<u8>>) -> usize {
+    CLAIM_OVERHEAD_BYTES + from.len() + to.map_or(0, Vec::len)
+}
+
+/// Whether a span holds a key.
+fn is_in_span(spans: &Spans, key: &[u8]) -> bool {
+    let span = spans.range::<[u8], _>((Bound::Unbounded, Bound::Included(key))).next_back();
+    span.is_some_and(|(_, end)| end.as_ref().is_none_or(|end| key < end.as_slice()))
 }
 
 #[cfg(test)]
@@ -252,6 +265,17 @@ mod tests {
         }
         assert!(claimed.holds(TREE, b"anything") && claimed.holds(TreeId(4), b"kept"));
         assert!(!claimed.holds(TreeId(4), b"anything") && claimed.bytes < CLAIMS_BYTES_MAX);
+        // The tree with the largest claims is chosen, not the one that comes last.
+        assert!(!claimed.holds(TreeId(5), b"last"));
+        claimed.add_key(TreeId(5), b"last");
+        assert!(!claimed.holds(TreeId(5), b"anything"));
+        // Ranges that adjoin are one.
+        let before = claimed.bytes;
+        for key in 0..100u8 {
+            let range = KeyRange { from: Bound::Included(&[key]), to: Bound::Excluded(&[key + 1]) };
+            Span::of(range).into_iter().for_each(|span| claimed.add_span(TreeId(5), span));
+        }
+        assert_eq!(claimed.bytes, before + CLAIM_OVERHEAD_BYTES + 2);
     }
 
     #[test]

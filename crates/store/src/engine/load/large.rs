@@ -23,14 +23,12 @@ pub(crate) const OWN: Version = Version(1);
 const SCRATCH_BYTES_MIN: usize = 1 << 20;
 /// Bytes of a change in a piece, besides its key and value.
 const CHANGE_OVERHEAD_BYTES: usize = 128;
-/// Operands that are folded together.
-const FOLDS_MAX: usize = 256;
 
 /// A transaction of any size. Only one is active at a time.
 ///
 /// Its changes are kept in a memtable whose memory is an unnamed file, which the kernel may write out. It reads the newest
 /// committed state and its own changes. What it reads is claimed before ([`super::claims`]), so its reads stay true until
-/// it ends, and its commit cannot meet a conflict. The commit writes the changes to the log and makes that memtable the
+/// it ends, and its commit cannot meet a conflict. (It can fail if readers hold the maximum number of old states.) The commit writes the changes to the log and makes that memtable the
 /// active one ([`super::large_commit`]).
 pub struct LargeTx {
     engine: Arc<Engine>,
@@ -40,7 +38,6 @@ pub struct LargeTx {
     fold: Option<Arc<dyn Fold>>,
     /// Operands that are not yet folded.
     operands: Changes,
-    operand_count: usize,
     folds: Folds,
     /// Trees into which it has folded.
     folded: HashSet<TreeId>,
@@ -83,7 +80,6 @@ impl LargeTx {
             bytes_max,
             fold,
             operands: Changes::new(limit, what),
-            operand_count: 0,
             folds: Folds::default(),
             folded: HashSet::new(),
             failure: None,
@@ -136,18 +132,16 @@ impl LargeTx {
         self.change(tree, key, None);
     }
 
-    /// Applies an operand to the key's value, by the store's [`crate::Fold`]. See [`crate::Tx::fold`].
+    /// Applies an operand to the key's value, by the store's [`crate::Fold`]. See [`crate::Tx::fold`]. The operands between two
+    /// calls of [`LargeTx::check`] are folded together, within the bounds of an ordinary transaction.
     pub fn fold(&mut self, tree: TreeId, key: &[u8], operand: &[u8]) {
         self.folded.insert(tree);
         self.operands.fold(tree, key, operand);
-        self.operand_count += 1;
-        if self.operand_count >= FOLDS_MAX {
-            self.fold_all();
-        }
     }
 
-    /// The first failure of a change so far; then the transaction cannot be committed.
+    /// Folds the operands that wait. Returns the first failure of a change so far; then the transaction cannot be committed.
     pub fn check(&mut self) -> Result<(), StoreError> {
+        self.fold_all();
         if self.own.table().lost() > 0 {
             return Err(lost_error());
         }
@@ -157,7 +151,6 @@ impl LargeTx {
     /// Commits: durably, and visible as a whole. Readers of changes get the changes of the tree `last` after all others.
     /// After any error but [`StoreError::Unknown`] nothing was changed.
     pub fn commit(mut self, last: TreeId) -> Result<Commit, StoreError> {
-        self.fold_all();
         self.check()?;
         let engine = Arc::clone(&self.engine);
         engine.commit_large(self, last)
@@ -197,10 +190,9 @@ impl LargeTx {
 
     /// Folds the operands that wait.
     fn fold_all(&mut self) {
-        if self.operand_count == 0 {
+        if !self.operands.has_folds() {
             return;
         }
-        self.operand_count = 0;
         let mut folds = std::mem::take(&mut self.folds);
         if let Some(failure) = self.operands.take_failure() {
             self.fail(failure);

@@ -17,6 +17,7 @@ use crate::base::limits::READERS_WAIT_MAX;
 use crate::disk::DIRECT_ALIGN;
 use crate::engine::Engine;
 use crate::engine::checkpoint::need::Need;
+use crate::engine::checkpoint::pace;
 use crate::engine::load::large::LargeTx;
 use crate::engine::write::transaction::Commit;
 use crate::engine::write::writer::{IdleWriter, LargeInLog};
@@ -32,20 +33,48 @@ impl Engine {
             return Ok(Commit { version: Version(self.visible()) });
         }
         self.look_for_files()?;
-        self.check_disk_for(tx.table())?;
+        let need = self.check_disk_for(tx.table())?;
         self.freeze_earlier()?;
         let (table, active) = tx.into_parts();
-        let committed = self.log_pieces(table.table(), last).and_then(|pieces| self.show_large(table, &pieces));
+        let committed = self.log_pieces(table.table(), last).and_then(|pieces| self.show_large(table, &pieces, need));
         if committed.is_err() {
-            // The pieces mean nothing: the log is no longer kept for them.
-            let mut writer = self.hold_writer();
-            if matches!(writer.large, LargeInLog::Pieces(_)) {
-                writer.large = LargeInLog::Nothing;
-            }
+            self.forget_pieces();
         }
         drop(active);
         self.alarm.ring();
         committed
+    }
+
+    /// After a commit that has failed: its pieces mean nothing, and the log is no longer kept for them. If nothing else was
+    /// changed since the last checkpoint, an empty one releases their segments.
+    fn forget_pieces(&self) {
+        let mut writer = self.hold_writer();
+        if matches!(writer.large, LargeInLog::Pieces(_)) {
+            writer.large = LargeInLog::Nothing;
+        }
+        drop(writer);
+        if let Err(error) = self.release_merged_log() {
+            tracing::warn!(%error, "the log of a large transaction that failed is kept until the next checkpoint");
+        }
+    }
+
+    /// If all memtables are merged: a checkpoint without changes, after which replay starts at the log's end.
+    fn release_merged_log(&self) -> Result<(), StoreError> {
+        let _merging = self.hold_merging()?;
+        let place = self.reserve_state(READERS_WAIT_MAX)?;
+        let mut writer = self.writer_while_merging()?;
+        let _turn = self.take_turn();
+        self.fail_stop.check()?;
+        self.wait_until_visible(writer.next_version - 1)?;
+        if !writer.table.table().is_empty() {
+            return Ok(());
+        }
+        let end = writer.tail.end();
+        let view = self.finish(self.tree.begin(pace::unhindered(Arc::clone(&self.is_closing)))?, end)?;
+        self.publish(place, |generation| generation.tree = view);
+        self.refresh(&mut writer);
+        self.log.release_before(end.log_start().segment);
+        Ok(())
     }
 
     /// Freezes the memtable of an earlier large transaction, so that the log's start concerns one of them only.
@@ -57,9 +86,10 @@ impl Engine {
     }
 
     /// Requires ample disk space: for the pieces, and for the checkpoint that merges them.
-    fn check_disk_for(&self, table: &Memtable) -> Result<(), StoreError> {
-        let pages = Need::of(table).pages(self.tree.live_pages().into()).all;
-        if self.is_ample_for(pages) { Ok(()) } else { Err(StoreError::Full) }
+    fn check_disk_for(&self, table: &Memtable) -> Result<Need, StoreError> {
+        let need = Need::of(table);
+        let pages = need.pages(self.tree.live_pages().into()).all;
+        if self.is_ample_for(pages) { Ok(need) } else { Err(StoreError::Full) }
     }
 
     /// Writes the pieces. The changes of the tree `last` come last.
@@ -99,7 +129,9 @@ impl Engine {
     /// Writes a piece as the log's next batch, and returns its position.
     fn write_piece(&self, builder: &mut BatchBuilder, is_first: bool) -> Result<LogPosition, StoreError> {
         let mut writer = self.hold_writer();
-        self.make_log_room(&mut writer, builder)?;
+        if !has_log_room(&writer, builder) {
+            self.roll(&mut writer)?;
+        }
         let turn = self.take_turn();
         self.fail_stop.check()?;
         let at = writer.tail.end().log_start();
@@ -110,27 +142,17 @@ impl Engine {
         let sealed = self.log.seal(&mut writer.tail, builder);
         drop(writer);
         let written = self.log.write(&sealed);
-        drop(turn);
-        written.map_err(|error| {
+        // Before the next batch may be written behind a missing piece.
+        let written = written.map_err(|error| {
             self.poison("writing to the log", &error);
             StoreError::Unknown(error)
-        })?;
-        Ok(at)
-    }
-
-    fn make_log_room(&self, writer: &mut IdleWriter, builder: &BatchBuilder) -> Result<(), StoreError> {
-        let bytes = (builder.len() as u64).next_multiple_of(DIRECT_ALIGN as u64);
-        if writer.tail.room() < bytes {
-            self.roll(writer)?;
-        }
-        match writer.tail.room() < bytes {
-            true => Err(StoreError::Limit { what: "key and value (log_segment_bytes)", limit: writer.tail.room() }),
-            false => Ok(()),
-        }
+        });
+        drop(turn);
+        written.map(|()| at)
     }
 
     /// Writes the record, and makes the transaction's memtable the active one.
-    fn show_large(&self, table: MemtableWriter, pieces: &PiecesInLog) -> Result<Commit, StoreError> {
+    fn show_large(&self, table: MemtableWriter, pieces: &PiecesInLog, need: Need) -> Result<Commit, StoreError> {
         let _merging = self.hold_merging()?;
         let place = self.reserve_state(READERS_WAIT_MAX)?;
         let mut writer = self.writer_while_merging()?;
@@ -138,7 +160,10 @@ impl Engine {
         builder.begin_transaction();
         builder.push_pieces(pieces);
         builder.end_transaction();
-        self.make_log_room(&mut writer, &builder)?;
+        if !has_log_room(&writer, &builder) {
+            // No memtable is frozen for it: nothing can be merged under this lock, and the previous memtable is frozen below.
+            self.log.roll(&mut writer.tail)?;
+        }
         let turn = self.take_turn();
         self.fail_stop.check()?;
         // Under `writer` and the turn no batch is in flight: all versions are visible, or the log has failed.
@@ -162,7 +187,7 @@ impl Engine {
         writer.large = LargeInLog::Active;
         self.throttle.restart();
         writer.frozen_need = writer.need.pages(writer.live_pages);
-        writer.need = Need::of(&own);
+        writer.need = need;
         self.disk_space.note(writer.needed(writer.need));
         self.publish(place, |generation| {
             generation.frozen = has_before.then_some(before);
@@ -179,4 +204,9 @@ impl Engine {
         tracing::info!(pieces = pieces.count, bytes = pieces.bytes, "a large transaction is committed");
         Ok(Commit { version: Version(version) })
     }
+}
+
+/// Whether the log's segment has room for a batch. A new one has, because no change exceeds a transaction's bound.
+fn has_log_room(writer: &IdleWriter, builder: &BatchBuilder) -> bool {
+    (builder.len() as u64).next_multiple_of(DIRECT_ALIGN as u64) <= writer.tail.room()
 }
