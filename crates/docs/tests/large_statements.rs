@@ -454,7 +454,7 @@ fn the_changes_of_a_large_statement_are_read_as_one_transaction() {
     let world = World::new();
     let since = world.service.database.session().unwrap().now().version();
     let mut changes = world.service.database.changes_since(since).unwrap();
-    assert_eq!(world.modify("UPDATE items SET mark = 6 WHERE id >= 0").unwrap(), ITEMS);
+    assert_eq!(world.modify("UPDATE items SET mark = 7 WHERE id >= 0").unwrap(), ITEMS);
     // Readers of changes see what is on disk.
     world.service.database.store().checkpoint().unwrap();
     let mut events = Vec::new();
