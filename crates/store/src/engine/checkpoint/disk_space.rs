@@ -171,12 +171,16 @@ impl Engine {
         }
         // Only then the need is that of what was acknowledged: no transaction is being placed, and no merge has taken pages
         // that still count as needed.
-        let is_settled = self.try_hold_writer().filter(|_| !self.checkpoints.has_frozen());
+        let mut writer = self.try_hold_writer();
+        if let Some(writer) = &mut writer {
+            self.refresh(writer);
+        }
+        let is_settled = writer.as_ref().is_some_and(|writer| writer.generation.frozen.is_none());
         let needed = FreePages { adjacent: 0, ..space.needed() };
         let has_needed = needed.all == 0 || self.reserve(0, needed)?;
         let growth = self.growth();
         let growth = growth.disk.map_or(LEAST_PAGES, |bytes| bytes.min(growth.file) / PAGE_BYTES as u64);
-        if is_settled.is_some() && (!has_needed || self.tree.free_pages().all + growth < needed.all + LEAST_PAGES) {
+        if is_settled && (!has_needed || self.tree.free_pages().all + growth < needed.all + LEAST_PAGES) {
             space.set_full(true);
         }
         Ok(())

@@ -83,12 +83,13 @@ pub(crate) fn make<R>(
 /// Removes a copy that was complete and was killed before it got its name.
 fn remove_unnamed(disk: &dyn Disk) -> Result<(), StoreError> {
     let _lock = lock(disk)?;
-    let names = names(disk)?;
-    let is_whole = names.iter().any(|name| name == TREE_NAME);
-    for name in names.iter().filter(|name| is_whole && (log::is_segment(name) || *name == TREE_NAME)) {
-        disk.remove(name).map_err(|error| StoreError::io("remove an unfinished copy", error))?;
+    if !names(disk)?.iter().any(|name| name == TREE_NAME) {
+        return Ok(());
     }
-    Ok(())
+    // From here on it is an unfinished copy again, whose removal another attempt completes.
+    disk.rename(TREE_NAME, PART_NAME).map_err(|error| StoreError::io("rename an unfinished copy", error))?;
+    disk.sync_dir().map_err(|error| StoreError::io("rename an unfinished copy", error))?;
+    remove_remains(disk)
 }
 
 impl Drop for Unfinished<'_> {

@@ -23,6 +23,7 @@ use crate::engine::write::transaction::Commit;
 use crate::engine::write::writer::{IdleWriter, LargeInLog};
 use crate::log::{BatchBuilder, Edit, LogPosition, Operation, PiecesInLog};
 use crate::memtable::{Memtable, MemtableWriter};
+use crate::tree::PAGE_BYTES;
 
 /// Size of a piece. Another commit waits for at most one of them.
 const PIECE_BYTES: usize = 1 << 20;
@@ -85,11 +86,13 @@ impl Engine {
         Ok(())
     }
 
-    /// Requires ample disk space: for the pieces, and for the checkpoint that merges them.
+    /// Requires ample disk space: for the pieces, for the checkpoint that merges them, and for the memtable that takes other
+    /// writes meanwhile ([`Engine::next_memtable`]).
     fn check_disk_for(&self, table: &Memtable) -> Result<Need, StoreError> {
         let need = Need::of(table);
         let pages = need.pages(self.tree.live_pages().into()).all;
-        if self.is_ample_for(pages) { Ok(need) } else { Err(StoreError::Full) }
+        let beside = (table.used_bytes() + table.used_bytes() / 2).div_ceil(PAGE_BYTES) as u64;
+        if self.is_ample_for(pages + beside) { Ok(need) } else { Err(StoreError::Full) }
     }
 
     /// Writes the pieces. The changes of the tree `last` come last.
@@ -170,6 +173,10 @@ impl Engine {
         self.wait_until_visible(writer.next_version - 1)?;
         self.refresh(&mut writer);
         self.check_lost(table.table())?;
+        // The pieces took space of the disk, and so did other programs.
+        if !self.is_ample_for(need.pages(writer.live_pages).all) {
+            return Err(StoreError::Full);
+        }
         let end = writer.tail.end().kept_from(pieces.first);
         let version = writer.next_version;
         writer.next_version = version + 1;

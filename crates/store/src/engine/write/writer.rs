@@ -28,7 +28,7 @@ use crate::engine::read::view::{Generation, View};
 use crate::engine::stats::count;
 use crate::log::{BATCH_HEADER_BYTES, BatchBuilder, Edit, LogPosition, Operation, Tail};
 use crate::memtable::{Demand, Full, Memtable, MemtableWriter};
-use crate::tree::FreePages;
+use crate::tree::{FreePages, PAGE_BYTES};
 
 /// The writer while no batch is open. Only here a memtable is frozen, a segment begun or a load published: an [`OpenBatch`]
 /// borrows the writer inside, from which there is no way back.
@@ -479,6 +479,7 @@ impl Engine {
         let before = writer.table.table();
         let beside = if self.is_ordinary(before) { 0 } else { before.used_bytes() / 2 };
         if beside > self.options.memtable_bytes
+            && self.is_ample_for(beside.div_ceil(PAGE_BYTES) as u64)
             && let Ok(made) = MemtableWriter::in_scratch(&*self.disk, beside)
         {
             writer.memtables.push(Arc::downgrade(made.table()));
