@@ -14,6 +14,8 @@ use crate::engine::{Classified, ErrorKind, StoreError};
 const PAUSE_FIRST: Duration = Duration::from_millis(2);
 /// Longest pause.
 const PAUSE_MAX: Duration = Duration::from_secs(1);
+/// Longest wait of a build before one of its commits: it goes on even if statements follow each other without a gap.
+const GIVE_MAX: Duration = Duration::from_secs(5);
 /// Interval at which a build checks whether statements still have the right of way.
 const GIVE_LOOK: Duration = Duration::from_millis(1);
 /// Interval at which a pause checks whether it must stop.
@@ -59,9 +61,10 @@ impl RightOfWay {
         GoesFirst(self)
     }
 
-    /// Called by a build before each of its commits: waits while a statement has the right of way.
+    /// Called by a build before each of its commits: waits while a statement has the right of way, but not for ever.
     pub(crate) fn give(&self, stop: &AtomicBool) {
-        while self.statements.load(Ordering::SeqCst) > 0 && !stop.load(Ordering::Acquire) {
+        let until = Instant::now() + GIVE_MAX;
+        while self.statements.load(Ordering::SeqCst) > 0 && !stop.load(Ordering::Acquire) && Instant::now() < until {
             std::thread::sleep(GIVE_LOOK);
         }
     }

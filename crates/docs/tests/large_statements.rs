@@ -445,6 +445,10 @@ fn an_upsert_and_an_update_with_other_tables_may_be_large() {
     let twice = "UPDATE copies SET mark = items.id FROM items WHERE items.place = copies.id % 10";
     let refused = world.modify(twice).unwrap_err().to_string();
     assert!(refused.contains("more than one row of FROM"), "{refused}");
+    // The same, if the first of a document's rows changes nothing.
+    let unchanged = "UPDATE copies SET mark = copies.mark FROM items WHERE items.place = copies.id % 10";
+    let refused = world.modify(unchanged).unwrap_err().to_string();
+    assert!(refused.contains("more than one row of FROM"), "{refused}");
     let sums = world.query("SELECT COUNT(*) AS n FROM copies WHERE mark = id");
     assert_eq!(sums, serde_json::json!([{"n": ITEMS}]));
 }

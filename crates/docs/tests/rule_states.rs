@@ -108,6 +108,10 @@ fn an_upsert_by_a_field_that_is_not_unique_yet_or_never_inserts_no_second_docume
         let refused = change(&database, upsert).unwrap_err();
         assert_eq!(refused, "\"email\" of users is still being made unique: try again when it is", "{upsert}");
     }
+    // Without a value it is like no other document.
+    let without = "INSERT INTO users (id, n) VALUES (7, 1) ON CONFLICT (email) DO NOTHING";
+    assert_eq!(change(&database, without), Ok(1));
+    assert_eq!(change(&database, "DELETE FROM users WHERE id = 7"), Ok(1));
     // An upsert by the key does not depend on the field.
     let by_key = "INSERT INTO users (id, email) VALUES (1, 'z') ON CONFLICT (id) DO UPDATE SET n = 5";
     assert_eq!(change(&database, by_key), Ok(1));

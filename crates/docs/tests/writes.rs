@@ -162,6 +162,20 @@ fn a_key_too_long_for_an_index_is_refused() {
 }
 
 #[test]
+fn a_key_may_be_spelt_like_any_number_but_not_as_a_negative_zero() {
+    let text = "[collections.c]\nkey = {field=\"k\",type=\"i64\"}\nreferences = { up = \"c\" }\n";
+    let service = Service::new(&crate::service::config(text));
+    service.run(r#"insert c {"k":-0.5e1}"#).unwrap();
+    service.run(r#"insert c {"k":1,"up":-5}"#).unwrap();
+    service.run(r#"insert c {"k":2,"up":-0.05e2}"#).unwrap();
+    assert!(service.get("c/-5").is_some() && service.refused("delete c/-5").starts_with("409"));
+    for zero in ["-0", "-0.0", "-0e1"] {
+        let refused = service.refused(&format!("insert c {{\"k\":{zero}}}"));
+        assert_eq!(refused, format!(r#"400 /k {zero} is no key of type i64 ("k")"#));
+    }
+}
+
+#[test]
 fn a_document_that_refers_to_itself_may_come_and_go() {
     let text = "[collections.c]\nkey = {field=\"k\",type=\"i64\"}\nreferences = { up = \"c\" }\n";
     let service = Service::new(&crate::service::config(text));

@@ -70,10 +70,13 @@ pub fn plain<'d>(value: Option<JsonValue<'d>>) -> Plain<'d> {
 /// queries, but no keys; neither is the text of an object or array, nor a negative zero.
 #[inline]
 pub(crate) fn key_value(kind: KeyType, value: JsonValue<'_>) -> Option<Plain<'_>> {
-    if !matches!(value.raw(), [b'"' | b'0'..=b'9', ..] | [b'-', b'1'..=b'9', ..]) {
+    if !matches!(value.raw(), [b'"' | b'0'..=b'9' | b'-', ..]) {
         return None;
     }
+    let has_sign = value.raw().first() == Some(&b'-');
     match plain(Some(value)) {
+        Plain::Integer(0) if has_sign => None,
+        Plain::Real(0.0) if has_sign => None,
         Plain::Real(real) => kind.of_scalar(Scalar::Integer(whole(real)?)).and(whole(real)).map(Plain::Integer),
         found => kind.of_scalar(found.scalar()).is_some().then_some(found),
     }

@@ -5,6 +5,8 @@
 //! the statement has ended. All other reads, those of the checks of a write, go through the transaction, which claims them
 //! one by one. So the statement takes effect at its commit as if it ran alone.
 
+use std::collections::HashSet;
+
 use bumpalo::Bump;
 
 use super::applied::{ModifyError, ROWS_PER_WRITE, StatementCounts};
@@ -13,7 +15,7 @@ use super::modification::{Modification, check, first_field, of_what_is_found};
 use crate::catalog::Catalog;
 use crate::engine::{LargeTx, ReadView, TreeId};
 use crate::expire::AtWrite;
-use crate::sql::{Action, Budget, FieldValue, QueryError, RowList, RowSink, Scratch, Value, as_key};
+use crate::sql::{Action, Budget, FieldValue, QueryError, RowList, RowSink, Scratch, TO_WRITE, Value, as_key};
 use crate::writes::Collection;
 
 impl Modification {
@@ -54,6 +56,7 @@ impl Modification {
             returning,
             scratch: Scratch::new(),
             row: RowList::default(),
+            unchanged: UnchangedKeys::default(),
             failure: None,
         };
         for (number, source) in self.changing.sources.iter().enumerate() {
@@ -84,13 +87,35 @@ struct Rows<'w> {
     returning: Returning<'w>,
     scratch: Scratch,
     row: RowList,
+    unchanged: UnchangedKeys,
     failure: Option<ModifyError>,
+}
+
+/// Keys of documents whose write changed nothing, so that the transaction does not know them. Bound: as many bytes as rows to
+/// write may take in a statement that is not large.
+#[derive(Default)]
+struct UnchangedKeys {
+    keys: HashSet<Vec<u8>>,
+    bytes: usize,
+}
+
+impl UnchangedKeys {
+    fn add(&mut self, key: Vec<u8>, budget: &Budget<'_>) -> Result<(), QueryError> {
+        let limit = budget.memory_bytes_max / 2;
+        self.bytes += key.len() + size_of::<Vec<u8>>();
+        if self.bytes > limit {
+            return Err(QueryError::Limit { what: TO_WRITE, limit: limit as u64 });
+        }
+        self.keys.insert(key);
+        Ok(())
+    }
 }
 
 impl Rows<'_> {
     fn write(&mut self) -> Result<(), ModifyError> {
         let (changing, row) = (&self.statement.changing, self.row.row(0));
-        if changing.joined && changing.action != Action::Insert && self.is_written(row)? {
+        let joined = if changing.joined && changing.action != Action::Insert { Some(self.key_of(row)?) } else { None };
+        if joined.as_ref().is_some_and(|key| self.is_written(key)) {
             return Err(QueryError::Value("a document is found by more than one row of FROM").into());
         }
         let mut one = DocumentWrite {
@@ -104,17 +129,25 @@ impl Rows<'_> {
         };
         let is_written = one.write(row, &mut self.returning, &mut self.scratch)?;
         self.tx.check()?;
+        if let Some(key) = joined.filter(|key| !self.tx.has_changed(self.collection.info.tree, key)) {
+            self.unchanged.add(key, self.returning.budget)?;
+        }
         self.returning.done.documents += u64::from(is_written);
         self.returning.done.rows_read += ROWS_PER_WRITE;
         Ok(check(self.returning.done.rows_read, self.returning.budget)?)
     }
 
-    /// Whether the statement has written the document of a row, whose first field is its key.
-    fn is_written(&self, row: &[u8]) -> Result<bool, QueryError> {
+    /// The stored key of a row's document: the row's first field.
+    fn key_of(&self, row: &[u8]) -> Result<Vec<u8>, QueryError> {
         let (arena, mut first) = (Bump::new(), first_field(row));
         let key = crate::sql::take_field(&mut first).decode_kept(&arena)?;
         let key = as_key(key, self.collection.info.key.kind).ok_or(QueryError::Damaged("a key"))?;
-        Ok(self.tx.has_changed(self.collection.info.tree, key.as_bytes()))
+        Ok(key.as_bytes().to_vec())
+    }
+
+    /// Whether the statement has written this document.
+    fn is_written(&self, key: &[u8]) -> bool {
+        self.tx.has_changed(self.collection.info.tree, key) || self.unchanged.keys.contains(key)
     }
 }
 

@@ -243,11 +243,14 @@ fn alike<C: WriteTransaction>(
             let readiness = &unique.readiness;
             let is_asked =
                 target.map_or(readiness.is_obeyed(), |fields| *fields == collection.info.unique[number].fields);
+            // Without a value it is like no other document. The insert reports a value that is too long.
+            if !matches!(collection.unique_key(number, row, entry), Ok(true)) {
+                continue;
+            }
             if is_asked && !readiness.is_ready() {
                 return Err(cannot_tell(collection, number));
             }
-            // The insert reports a value that is too long.
-            if !readiness.is_maintained() || !matches!(collection.unique_key(number, row, entry), Ok(true)) {
+            if !readiness.is_maintained() {
                 continue;
             }
             if let Some(key) = change.get(unique.tree, entry)? {
