@@ -102,6 +102,8 @@ impl Admission {
         if open.in_places() < self.addresses.places_max {
             open.reserved -= usize::from(self.is_reserved);
             self.is_reserved = false;
+            // It may have waited, and another one has been told of the place.
+            open.waiting.retain(|(_, waiting)| *waiting != id);
         } else if open.waiting.iter().all(|(_, waiting)| *waiting != id) {
             open.waiting.push_back((lp.clone(), id));
         }

@@ -107,7 +107,7 @@ impl<S: Service> Connection<S> {
     fn leave_for_others(&mut self, io: &mut Io<'_>) {
         let (worker, now_ns) = (&self.shared.worker, self.shared.worker.lp.now_ns());
         match self.clock.wait() {
-            Wait::Head | Wait::Body if io.unsent() == 0 => return self.make_place(io),
+            Wait::Head | Wait::Body if io.unsent() == 0 && self.ring.is_empty() => return self.make_place(io),
             Wait::First | Wait::Idle if io.unsent() == 0 => {
                 worker.metrics.made_room.add(1);
                 return self.abort(io);

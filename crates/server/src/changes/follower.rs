@@ -95,7 +95,8 @@ impl Follower {
         let again = self.read_live();
         let mut is_busy = has_arrivals;
         let mut next = self.next_beat;
-        if !self.seats.is_empty() {
+        // A seat without a reader holds the memory of a piece that its consumer has not taken.
+        if !seated.is_empty() {
             let cleared = self.hub.clear_idle_seats(wanting.iter().any(|wanting| !wanting.has_seat));
             self.seats.retain(|seat| !cleared.contains(&seat.member));
         }
@@ -118,7 +119,7 @@ impl Follower {
             next = next.min(Instant::now() + SEAT_WAIT);
         }
         let now = Instant::now();
-        if !self.seats.is_empty() {
+        if !seated.is_empty() || !self.seats.is_empty() {
             next = next.min(now + PIECE_IDLE);
         }
         if now >= self.next_beat {

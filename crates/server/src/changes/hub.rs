@@ -531,8 +531,9 @@ impl Hub {
         let Some(behind) = &mut member.behind else { return false };
         behind.known = known;
         behind.is_last = known >= window.after();
-        behind.seat.iter_mut().for_each(|seat| seat.taken.correct(reader_bytes + piece.bytes()));
         let goes_on = !behind.is_last;
+        let held = piece.bytes() + if goes_on { reader_bytes } else { 0 };
+        behind.seat.iter_mut().for_each(|seat| seat.taken.correct(held));
         if piece.is_empty() {
             member.known = known;
             if behind.is_last {

@@ -104,6 +104,7 @@ impl LateQuery {
 
     /// Runs it on a thread for cold reads; `None` if that thread's limits are too small, or another configuration has taken over.
     pub(super) fn run_cold(&self, session: &ReaderSession, limits: ReadLimits) -> Result<Option<WholeReply>, Failure> {
+        self.request.permit.check()?;
         self.check_required(session)?;
         let values = (&self.request.values[..], self.request.page.as_ref(), self.request.guard.as_ref());
         let run = |budget: &Budget<'_>| self.query.run_whole(session, values, budget, &self.queries);
@@ -205,7 +206,7 @@ impl LateQuery {
                 ran => ran.map(Some).map_err(|ended| client.failure(ended.failure())),
             }
         });
-        match ran.transpose() {
+        match ran.transpose().map(|ran| client.permitted(ran)) {
             None => return Some(late),
             Some(Ok(body)) => large::send_late(&self.replies, &self.errors, late, Status(200), JSON, body),
             Some(Err(failure)) => refusal::refuse(&self.errors, late, &failure),

@@ -107,7 +107,7 @@ fn list_late(
                 error => refusal::of_read(&error),
             })
         });
-        match body {
+        match client.permitted(body) {
             Ok(body) => large::send_late(&replies, &errors, late, Status(200), JSON, body),
             Err(failure) => refusal::refuse(&errors, late, &failure),
         }

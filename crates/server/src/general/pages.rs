@@ -90,7 +90,7 @@ impl PageWanted {
                 }
             };
             drop((sql, arguments, taken));
-            send(&replies, &errors, late, page);
+            send(&replies, &errors, late, client.permitted(page));
         });
     }
 

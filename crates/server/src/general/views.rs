@@ -57,7 +57,7 @@ pub(super) fn verify(
     background::run_until(waits_until, &service.pool, &Arc::clone(&errors), late, move |late| {
         let report = verified(&database.newest(), &view.name, &client, &turn.begin());
         drop(turn);
-        match report {
+        match client.permitted(report) {
             Ok(report) => late.send(Status(200), JSON, report.to_string().into_bytes()),
             Err(failure) => refusal::refuse(&errors, late, &failure),
         }

@@ -212,12 +212,14 @@ impl Reloader {
         }
     }
 
-    /// Runs some work. After a panic the served configuration stays, and its expiry is started again: a reload stops it first.
+    /// Runs some work. After a panic the served configuration stays, with its tokens, and its expiry is started again: a reload stops it first.
     fn watched<T>(&mut self, work: impl FnOnce(&mut Reloader) -> Result<T, Refused>) -> Result<T, Refused> {
         let done = caught(|| work(self));
         let service = &self.switch.current().service;
         service.panics.note("reload", done.as_ref().err().cloned());
         done.unwrap_or_else(|text| {
+            // The file's tokens were taken first.
+            service.tokens.replace(&self.config.tokens);
             service.expiry.stop();
             if let Err(error) = service.expiry.start(&service.database) {
                 tracing::error!(%error, "expired documents are not removed until a reload or the next start");

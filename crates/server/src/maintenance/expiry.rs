@@ -1,7 +1,7 @@
 //! The thread that removes expired documents ([`docs::expire`]), a few at a time. It runs only if a collection has an expiry.
 
 use crate::threads::panics::{Panics, caught};
-use docs::{CollectionId, DocumentDatabase};
+use docs::{CollectionId, DocumentDatabase, WriteError};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -145,6 +145,12 @@ impl Swept {
         loop {
             let swept = match database.expire(&mut sweep, GO_DOCUMENTS) {
                 Ok(swept) => swept,
+                // The store is busy, or a large statement has claimed what is expired: the next sweep goes on.
+                Err(WriteError::Busy) => {
+                    tracing::debug!(collection = name, "expired documents are removed later: the store is busy");
+                    self.panicked = None;
+                    return;
+                }
                 Err(error) => {
                     tracing::error!(collection = name, %error, "expired documents cannot be removed");
                     self.failed(counts);

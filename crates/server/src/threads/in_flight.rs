@@ -129,6 +129,10 @@ impl InFlight {
     }
 
     fn take_for(&self, bytes: usize, holder: Option<u64>, bytes_max: usize) -> Option<Taken> {
+        if bytes > bytes_max {
+            // No room helps it.
+            return None;
+        }
         let before = self.counted.bytes.fetch_add(bytes, Ordering::Relaxed);
         let (all, enough) = (before + bytes, self.bytes_max - self.bytes_max / PARTS_FREE);
         if all > enough {
@@ -366,6 +370,17 @@ mod bound {
         assert!(first.is_some() && query.take(100).is_some());
         assert!(!is_cut.load(Ordering::Relaxed), "it has held bytes for no time");
         drop((shared, first));
+    }
+
+    #[test]
+    fn nobody_is_cut_for_what_exceeds_the_whole_bound() {
+        let flight = InFlight::new(1000);
+        let ((holder, is_cut), (asker, _)) = (connection(1), connection(2));
+        let (holder, asker) = (flight.account(holder), flight.account(asker));
+        let held = holder.take(500);
+        std::thread::sleep(BEHIND_MIN * 2);
+        assert!(asker.take(1001).is_none());
+        assert!(held.is_some() && !is_cut.load(Ordering::Relaxed), "no room would have been enough");
     }
 
     #[test]
