@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use crate::hooked_disk::{HookedDisk, Hooks};
-use store::disk::{Disk, DiskFile, SystemDisk};
+use store::disk::{Access, Disk, DiskFile, SystemDisk};
 use store::{Durability, Store, StoreError, StoreOptions, TreeId, Tx};
 
 /// Time that the store may take to notice that there is room again.
@@ -91,6 +91,8 @@ struct Holes {
     /// Pages of the tree file that have space.
     allocated: Mutex<Vec<bool>>,
     is_full: AtomicBool,
+    /// Free bytes of the full disk: those of removed log files that nothing has taken since.
+    free: AtomicU64,
     /// How often the store has looked at the full disk.
     looks: AtomicU64,
 }
@@ -103,12 +105,31 @@ impl Holes {
             if allocated.len() <= page {
                 allocated.resize(page + 1, false);
             }
-            if !allocated[page] && self.is_full.load(Ordering::Acquire) {
-                return Err(io::ErrorKind::StorageFull.into());
+            if !allocated[page] {
+                self.spend(PAGE_BYTES)?;
             }
             allocated[page] = true;
         }
         Ok(())
+    }
+
+    fn spend(&self, bytes: u64) -> io::Result<()> {
+        let full = |_| io::ErrorKind::StorageFull.into();
+        if !self.is_full.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        self.free
+            .fetch_update(Ordering::AcqRel, Ordering::Acquire, |free| free.checked_sub(bytes))
+            .map(drop)
+            .map_err(full)
+    }
+
+    /// Gives a range of a file its space.
+    fn extend(&self, name: &str, file: &dyn DiskFile, start: u64, end: u64) -> io::Result<()> {
+        match name {
+            "tree" => self.take(start, end),
+            _ => self.spend(end.saturating_sub(file.len()?)),
+        }
     }
 }
 
@@ -120,20 +141,21 @@ impl Hooks for Holes {
         if std::thread::current().name() == Some("store-space") {
             self.looks.fetch_add(1, Ordering::AcqRel);
         }
-        Ok(Some(0))
+        Ok(Some(self.free.load(Ordering::Acquire)))
+    }
+    fn remove(&self, disk: &SystemDisk, name: &str) -> io::Result<()> {
+        let is_counted = self.is_full.load(Ordering::Acquire) && name.ends_with(".log");
+        let len = if is_counted { disk.open(name, false, Access::Buffered)?.len()? } else { 0 };
+        disk.remove(name)?;
+        self.free.fetch_add(len, Ordering::AcqRel);
+        Ok(())
     }
     fn write_at(&self, name: &str, file: &dyn DiskFile, bytes: &[u8], offset: u64) -> io::Result<usize> {
-        let is_full = self.is_full.load(Ordering::Acquire);
-        let end = offset + bytes.len() as u64;
-        if name == "tree" {
-            self.take(offset, end)?;
-        } else if is_full && end > file.len()? {
-            return Err(io::ErrorKind::StorageFull.into());
-        }
+        self.extend(name, file, offset, offset + bytes.len() as u64)?;
         file.write_at(bytes, offset)
     }
-    fn allocate(&self, _name: &str, file: &dyn DiskFile, start: u64, len: u64) -> io::Result<()> {
-        self.take(start, start + len)?;
+    fn allocate(&self, name: &str, file: &dyn DiskFile, start: u64, len: u64) -> io::Result<()> {
+        self.extend(name, file, start, start + len)?;
         file.allocate(start, len)
     }
 }
