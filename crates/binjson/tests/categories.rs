@@ -336,7 +336,9 @@ fn chosen_half_surrogates_are_refused_at_their_escape() {
 
 #[test]
 fn chosen_marks_nul_and_twins_are_refused() {
-    check_refused(UnexpectedByte, &[("\u{feff}{}", 0), ("\u{feff}", 0)]);
+    // A mark is one only where the text begins.
+    check_bytes_refused(ByteOrderMark, &[("\u{feff}{}".as_bytes(), 0), ("\u{feff}".as_bytes(), 0)]);
+    check_refused(UnexpectedByte, &[(" \u{feff}{}", 1)]);
     check_refused(NulCharacter, &[(r#""\u0000""#, 1), (r#"["a\u0000"]"#, 3), (r#"{"\u0000":1}"#, 2)]);
     check_refused(
         DuplicateKey,

@@ -60,7 +60,6 @@ fn misplaced_structure_is_refused_where_it_stands() {
         ("/*c*/1", 0),
         ("[1,//c\n2]", 3),
         ("\u{a0}1", 0),
-        ("\u{feff}1", 0),
         ("\u{c}1", 0),
         ("[\u{b}1]", 1),
     ] {
@@ -69,6 +68,7 @@ fn misplaced_structure_is_refused_where_it_stands() {
     for (text, offset) in [("{1:2}", 1), ("{a:1}", 1), ("{\"a\":1,}", 7), ("{,}", 1), ("{null:1}", 1), ("{'a':1}", 1)] {
         check_refused(text, Kind::ExpectedKey, offset);
     }
+    check_refused("\u{feff}1", Kind::ByteOrderMark, 0);
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! A statement that writes more than one transaction can hold, run in a large transaction ([`engine::LargeTx`]).
+//! A statement that writes more than one transaction can hold, run in a large transaction ([`crate::engine::LargeTx`]).
 //!
 //! Its queries read one snapshot, and each document is written as soon as the source query finds it: the writes are not in
 //! that snapshot. The collections that the queries read are claimed before the snapshot is taken, so they do not change until

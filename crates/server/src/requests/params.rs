@@ -1,8 +1,8 @@
 //! Declared query parameters: from the query of a request to typed values.
 //!
-//! The rules are the same for every endpoint: of repeated ones the first counts; a declared one that is badly escaped or not of
-//! its type is refused. An empty one counts as missing, because an HTML form sends its empty fields too. Undeclared names are
-//! ignored, whatever their values, except where they could ask for another part of a list ([`check_names`]).
+//! The rules are the same for every endpoint: of repeated ones the first counts; a declared one that is empty, badly escaped or not
+//! of its type is refused. Undeclared names are ignored, whatever their values, except where they could ask for another part of a
+//! list ([`check_names`]).
 
 use crate::config::DECLARED_MAX;
 use crate::failure::{Failure, FailureKind};
@@ -182,7 +182,6 @@ fn read_any<'v>(
         let value = match place {
             SentText::Absent if parameter.required => return Err(refused(parameter, "is required")),
             SentText::Absent => default_of(parameter),
-            SentText::Sent("") if !parameter.required => default_of(parameter),
             SentText::Sent(sent) => typed(parameter, sent)?,
             SentText::Decoded(range) => {
                 // Only complete decoded values were appended, each checked to be UTF-8.
@@ -274,7 +273,7 @@ fn find<'q>(
 /// A parameter's text as a value of its type and within its bounds.
 pub(crate) fn typed<'v>(parameter: &Parameter, text: &'v str) -> Result<Scalar<'v>, Failure> {
     if text.is_empty() {
-        return Err(refused(parameter, "is empty"));
+        return Err(refused(parameter, "is empty: leave it out if it has no value"));
     }
     let value = match parameter.kind {
         ParameterKind::Integer => integer(text).map(Scalar::Integer),
@@ -507,26 +506,14 @@ mod contract {
     fn of_repeated_names_the_first_counts() {
         check("from=1&from=x", Some([Scalar::Integer(1), NONE, NONE, NONE]));
         check("from=x&from=1", None);
-        check("country=&country=a", Some([NONE, NONE, NONE, NONE]));
+        check("country=&country=a", None);
     }
 
     #[test]
-    fn an_empty_one_counts_as_missing_and_is_refused_where_it_is_required() {
-        check("from=&country=&gender=&age=", Some([NONE, NONE, NONE, NONE]));
-        check("from&age=7", Some([NONE, NONE, NONE, Scalar::Integer(7)]));
-        let mut declared = declared();
-        (declared[0].default, declared[1].required) = (ParameterDefault::Value(ParameterValue::Integer(3)), true);
-        let (mut text, mut values) = (Vec::new(), ParamValues::default());
-        read(&declared, "from=&country=x", &mut text, &mut values).expect("a default");
-        assert_eq!(values.get(0), Scalar::Integer(3));
-        let (mut text, mut values) = (Vec::new(), ParamValues::default());
-        let refused = read(&declared, "country=", &mut text, &mut values).expect_err("required");
-        assert!(refused.detail.contains("`country` is empty"), "{}", refused.detail);
-    }
-
-    #[test]
-    fn what_is_badly_escaped_or_of_another_type_is_refused() {
+    fn what_is_empty_badly_escaped_or_of_another_type_is_refused() {
         for query in [
+            "from=",
+            "from",
             "from=1.0",
             "from=+1",
             "from=%201",

@@ -134,7 +134,8 @@ fn views_that_cannot_be_verified_on_a_full_file_system_say_what_to_do() {
         let mut command = sapsan(arguments);
         command.arg(&data).arg("--config").arg(&config).output().expect("it starts")
     };
-    let imported = sapsan(&["import"]).arg(&config).arg("--data").arg(&data).arg(&lines).output().expect("it starts");
+    let mut import = sapsan(&["import", "--collection", "items"]);
+    let imported = import.arg(&config).arg("--data").arg(&data).arg(&lines).output().expect("it starts");
     assert!(imported.status.success(), "{}", String::from_utf8_lossy(&imported.stderr));
     std::fs::remove_file(&lines).expect("it is there");
     let clean = run(&["verify", "--views"]);

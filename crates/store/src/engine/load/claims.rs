@@ -2,7 +2,7 @@
 //!
 //! An ordinary transaction is validated when it commits, and prepared again if its reads have changed. That would discard
 //! a large transaction's work. So a large one claims each key and range before it reads it. The conflict is decided once,
-//! when another transaction would change a claimed key: that one is refused ([`StoreError::Claimed`]) and may be tried
+//! when another transaction would change a claimed key: that one is refused ([`crate::base::error::StoreError::Claimed`]) and may be tried
 //! again. Reading what is claimed is no conflict: the reader's transaction precedes the large one.
 //!
 //! Why no change is missed: the writer holds the claims from its check of a transaction until the transaction is in the
