@@ -141,13 +141,16 @@ impl Swept {
         }
         let name = &database.collection_at(self.collection).info.name;
         let (mut sweep, mut why) = (database.sweep(self.collection), None);
-        (self.blocked, self.unremovable, self.lag_ms) = (0, 0, 0);
+        let lag_before = std::mem::take(&mut self.lag_ms);
+        (self.blocked, self.unremovable) = (0, 0);
         loop {
             let swept = match database.expire(&mut sweep, GO_DOCUMENTS) {
                 Ok(swept) => swept,
                 // The store is busy, or a large statement has claimed what is expired: the next sweep goes on.
                 Err(WriteError::Busy) => {
                     tracing::debug!(collection = name, "expired documents are removed later: the store is busy");
+                    // What was late is still there.
+                    self.lag_ms = self.lag_ms.max(lag_before);
                     self.panicked = None;
                     return;
                 }
