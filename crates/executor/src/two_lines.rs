@@ -55,7 +55,7 @@ struct State {
 struct ClientJobs {
     /// Clients with waiting jobs.
     by_client: HashMap<IpAddr, VecDeque<Job>>,
-    /// The same clients in the order of their turns.
+    /// The clients with waiting jobs, in the order of their turns.
     turns: VecDeque<IpAddr>,
     count: usize,
 }

@@ -95,7 +95,8 @@ impl Admission {
         self.is_reserved
     }
 
-    /// Takes a place for a connection that has a reserved one. If there is none, it is told when there is ([`PlaceIsFree`]).
+    /// Takes an ordinary place for a connection that has a reserved one. If no ordinary place is free, the connection gets the
+    /// message [`PlaceIsFree`] as soon as one is.
     #[cold]
     pub(crate) fn take_place(&mut self, lp: &Loop, id: ConnectionId) -> bool {
         let mut open = self.addresses.lock();

@@ -61,7 +61,7 @@ pub struct Misfit {
 }
 
 impl Schema {
-    /// The same as [`Schema::compile`] for a schema from a configuration file: unknown formats are mistakes, and so are defaults.
+    /// Compiles a schema of a configuration file. Unlike for [`Schema::compile`], unknown formats and defaults are mistakes.
     /// JSON Schema applies no `default` (2020-12, validation, section 9.2), so its author would expect values that no document has.
     pub fn declared(text: &str) -> Result<Schema, String> {
         let json = parse(text)?;

@@ -1,8 +1,8 @@
 //! The state of a rule: of an index, unique field, reference, schema, expiry or view. One that is declared for a collection with
 //! documents is built, or checked, while the database serves (`opening/index_build.rs`, `views/build.rs`).
 //!
-//! All copies of a catalog entry share one state, so that plans and writes see it change. A reader does not compare states. It
-//! asks one of these questions:
+//! All copies of a catalog entry share one state, so that plans and writes see it change. Queries and
+//! writes do not compare states: each calls one of the four functions that head the last columns.
 //!
 //! | state | meaning | [maintained](Readiness::is_maintained) | [obeyed](Readiness::is_obeyed) | [read](Readiness::is_ready) | [pending](Readiness::is_pending) |
 //! |---|---|---|---|---|---|
@@ -254,7 +254,7 @@ impl Readiness {
     /// The build is complete.
     pub(crate) fn complete(&self) {
         let Some(shared) = &self.shared else { return };
-        // Before the state: whoever sees it ready sees its number.
+        // The number is stored before the state, so that a thread which reads "ready" also reads the number.
         shared.number.store(COUNT.fetch_add(1, Ordering::SeqCst) + 1, Ordering::Release);
         if self.pass(RuleEvent::Complete)
             && let Some(before) = &shared.replaces

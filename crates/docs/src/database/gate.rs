@@ -12,9 +12,9 @@ use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
 
-/// How long a closing tries to find a moment without running statements.
+/// How long [`Gate::close_to_long`] looks for a moment without running statements.
 const LONG_WAIT: Duration = Duration::from_secs(10);
-/// The same for a closing that gives up early.
+/// How long [`Gate::try_close`] does.
 const BRIEF_WAIT: Duration = Duration::from_millis(500);
 /// How long the first attempt blocks statements, and the longest one.
 const ATTEMPT_FIRST: Duration = Duration::from_millis(20);

@@ -4,8 +4,7 @@
 //!   [`KEY_BYTES_MAX`] of them. So the tree's order is the keys' order.
 //! - In a path a key has only one spelling: a number has no leading zeros and no `+`, and must be in the type's range. Any other
 //!   spelling is no key.
-//! - In a document or a query a key is a value, and equality is that of queries: 5, 5.0 and 5e0 are the key 5. Booleans are no
-//!   keys.
+//! - In a document or a query a key is compared as queries compare values: 5, 5.0 and 5e0 are the key 5. A boolean is not a key.
 
 use std::fmt;
 

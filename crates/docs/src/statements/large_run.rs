@@ -2,8 +2,8 @@
 //!
 //! Its queries read one snapshot, and each document is written as soon as the source query finds it: the writes are not in
 //! that snapshot. The collections that the queries read are claimed before the snapshot is taken, so they do not change until
-//! the statement has ended. All other reads, those of the checks of a write, go through the transaction, which claims them
-//! one by one. So the statement takes effect at its commit as if it ran alone.
+//! the statement has ended. The checks of each write read through the transaction, which
+//! claims what they read. So the statement takes effect at its commit as if it ran alone.
 
 use std::collections::HashSet;
 

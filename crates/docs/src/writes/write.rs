@@ -187,7 +187,7 @@ pub(crate) struct InTheWay {
 /// the list may be empty; the insert reports that. Changes nothing except that expired documents are removed.
 ///
 /// `target` has the fields that the caller asks for; without it the caller asks for the key and all unique fields. If one of
-/// those is not ready, it does not tell all documents, so the insert is refused.
+/// those unique fields is not ready, its index lacks stored documents, so an insert with a value of it is refused.
 pub(crate) fn in_the_way<C: WriteTransaction>(
     collection: &Collection,
     (op, at): (&Op, &AtWrite),

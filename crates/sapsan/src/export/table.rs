@@ -1,7 +1,7 @@
 //! Documents as CSV (RFC 4180): a first line with the names of the fields, then a row for each document.
 //!
 //! Documents are read twice. The first pass collects the columns: the key, then the fields that the schema declares, then other fields in
-//! the order in which they are found. The cells are those of any CSV here ([`docs::import::cells`]); a missing field is an empty one.
+//! the order in which they are found. [`docs::import::cells`] writes the cells; the cell of a missing field is empty.
 
 use super::source::{CollectionOutline, Source, Stopped};
 use binjson::StoredDocument;

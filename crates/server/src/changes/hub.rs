@@ -32,8 +32,9 @@ pub(crate) const CONSUMERS_MAX: usize = 1024;
 /// A consumer that does not take a part of its piece within this time loses its seat, and gets one again when it continues. Loops
 /// are seldom busy for so long.
 pub(super) const PIECE_IDLE: Duration = Duration::from_millis(100);
-/// The same while others wait for a seat, for a consumer that began to take its piece and does not continue, or does not request
-/// the next: its client does not read, or reads more slowly. A consumer that reads continues in the same tick of its loop.
+/// Time after which a consumer loses its seat to another one that waits, if it began to take its piece and does not continue, or
+/// does not request the next: its client does not read, or reads more slowly. A consumer that reads continues in the same tick of
+/// its loop.
 const SEAT_IDLE: Duration = Duration::from_millis(2);
 
 /// Why a consumer gets no more events.

@@ -288,7 +288,7 @@ impl<'c> Resolver<'c> {
 pub(super) enum Meaning {
     /// A field of a table of this query.
     Field(usize, String),
-    /// The same, named with its table.
+    /// A field of a table of this query, qualified by the table.
     Qualified(usize, String),
     Alias(Expr),
     /// A field of an enclosing query, by the query's number from outside.
@@ -309,8 +309,8 @@ pub(super) fn is_open_to(info: &CollectionInfo, name: &str) -> bool {
     !info.closed && !is_row_id(name)
 }
 
-/// Whether the name is SQLite's for the number of a row. A field of that name must be declared, because no text tells whether the
-/// number is meant.
+/// Whether SQLite reads this name as the number of a row. Such a field must be declared: in a statement, an undeclared field and the
+/// number look alike.
 pub(super) fn is_row_id(name: &str) -> bool {
     ["rowid", "_rowid_", "oid"].iter().any(|known| name.eq_ignore_ascii_case(known))
 }

@@ -151,8 +151,8 @@ impl<'c> Resolver<'c> {
         self.check_levels(ident, &own, self.around.len())
     }
 
-    /// The same for the collections of a query, whose enclosing queries have numbers below `level`. A collection that is among
-    /// `own` adds nothing: if its documents have the field, the inner one is meant.
+    /// Refuses a name that the enclosing queries with numbers below `level` might mean too. A collection that is among `own`, those
+    /// of the query itself, is passed over: if its documents have the field, the query's own collection is meant.
     fn check_levels(&self, ident: &Ident, own: &[usize], level: usize) -> Resolved<()> {
         let name = &ident.value;
         for around in self.around.get(self.sealed..level).unwrap_or_default().iter().rev() {
