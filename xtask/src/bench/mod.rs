@@ -13,6 +13,7 @@ mod instructions;
 mod json;
 mod lab;
 mod large;
+mod large_write;
 mod latency;
 mod loadtest;
 mod memory;
@@ -79,6 +80,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), String> {
         (Some("http"), only) => http::run(effort, only),
         (Some("latency"), None) => latency::run(effort),
         (Some("writes"), None) => writes::run(effort),
+        (Some("large-write"), None) => large_write::run(effort),
         (Some("feed"), None) => feed::run(effort),
         (Some("import"), None) => import::run(effort),
         (Some("import"), Some("full")) => import::run_full(effort),
@@ -91,7 +93,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), String> {
         (Some("loadtest"), None) => loadtest::run(effort),
         (Some("lab"), None) => lab::run(effort),
         (other, _) => Err(format!(
-            "`{}` is no bench; allowed: http [ROW], latency, writes, feed, import [full], memory, json, proxy, client, tls, web, loadtest, lab, store, large, query, adhoc, bank, change --before REVISION",
+            "`{}` is no bench; allowed: http [ROW], latency, writes, large-write, feed, import [full], memory, json, proxy, client, tls, web, loadtest, lab, store, large, query, adhoc, bank, change --before REVISION",
             other.unwrap_or("")
         )),
     }

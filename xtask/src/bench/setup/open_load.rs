@@ -20,6 +20,7 @@ const IDS_MAX: u64 = 60_000;
 pub(in crate::bench) struct Latency {
     pub(in crate::bench) p50: f64,
     pub(in crate::bench) p99: f64,
+    pub(in crate::bench) max: f64,
     /// Lateness of the load tester's own sending, 99th percentile.
     pub(in crate::bench) late_p99: f64,
 }
@@ -90,6 +91,7 @@ fn latency_of(report: &str) -> Result<Latency, String> {
     Ok(Latency {
         p50: number("latency_us", "p50")?,
         p99: number("latency_us", "p99")?,
+        max: number("latency_us", "max")?,
         late_p99: number("sending_error_us", "p99")?,
     })
 }
@@ -108,8 +110,8 @@ mod reports {
 
     #[test]
     fn latencies_are_read_and_requests_that_failed_are_an_error() {
-        let report = r#"{"errors":0,"latency_us":{"p50":80.5,"p99":210.0},"sending_error_us":{"p50":1.0,"p99":17.2},"valid":true}"#;
-        assert_eq!(latency_of(report), Ok(Latency { p50: 80.5, p99: 210.0, late_p99: 17.2 }));
+        let report = r#"{"errors":0,"latency_us":{"p50":80.5,"p99":210.0,"max":900.0},"sending_error_us":{"p50":1.0,"p99":17.2},"valid":true}"#;
+        assert_eq!(latency_of(report), Ok(Latency { p50: 80.5, p99: 210.0, max: 900.0, late_p99: 17.2 }));
         for wrong in ["", "{}", &report.replace("\"errors\":0", "\"errors\":1"), &report.replace("\"p99\"", "\"p98\"")]
         {
             assert!(latency_of(wrong).is_err(), "{wrong}");
