@@ -2,8 +2,10 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
+
+use super::sync::Instant;
+use super::sync::atomic::{AtomicU64, Ordering};
 
 /// The machine's monotonic clock, or one that a test sets. It counts from the store's opening; no time is stored on
 /// disk.

@@ -8,10 +8,10 @@
 
 use std::io;
 use std::ops::{Deref, DerefMut};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
 
 use super::error::StoreError;
+use super::sync::atomic::{AtomicBool, Ordering};
+use super::sync::{Mutex, MutexGuard, OnceLock, PoisonError, TryLockError, thread};
 
 /// See the module's text.
 #[derive(Default)]
@@ -72,7 +72,7 @@ impl FailStop {
     /// Stops the store if the calling thread panics while the returned value lives.
     #[inline]
     pub(crate) fn watch(&self, doing: &'static str) -> PanicWatch<'_> {
-        PanicWatch { fail_stop: self, doing, was_panicking: std::thread::panicking() }
+        PanicWatch { fail_stop: self, doing, was_panicking: thread::panicking() }
     }
 
     /// Locks state that a panic would leave half changed: a panic stops the store before the lock is released.
@@ -115,7 +115,7 @@ pub(crate) struct PanicWatch<'f> {
 impl Drop for PanicWatch<'_> {
     #[inline]
     fn drop(&mut self) {
-        if std::thread::panicking() && !self.was_panicking {
+        if thread::panicking() && !self.was_panicking {
             self.fail_stop.stop_after_panic(self.doing);
         }
     }

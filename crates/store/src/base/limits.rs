@@ -18,8 +18,9 @@ pub const TREES_MAX: u32 = 65_536;
 pub(crate) const COMMITTERS: usize = 2;
 /// The tree with the names of all others.
 pub(crate) const CATALOG: TreeId = TreeId(0);
-/// Maximum number of `commit` calls that prepare at the same time, in addition to the registered readers.
-pub(crate) const COMMIT_SLOTS: usize = 64;
+/// Maximum number of `commit` calls that prepare at the same time, in addition to the registered readers. The scheduler under test
+/// has a few threads, and chooses among them at the access of each slot.
+pub(crate) const COMMIT_SLOTS: usize = if cfg!(feature = "schedules") { 2 } else { 64 };
 /// Maximum number of readers of changes: each may hold a window of the log.
 pub(crate) const CHANGE_READERS_MAX: usize = 256;
 /// Log bytes in use at which a checkpoint is due even if the memtable is not full, unless memtables are larger than half of it

@@ -3,13 +3,10 @@
 //! A wake-up is lost if a thread tests a flag, another one sets the flag and wakes, and only then the first begins to wait.
 //! Here the test is made under the lock that the wait releases, and a change is made under that lock and always wakes.
 
-use std::sync::PoisonError;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-#[cfg(feature = "loom")]
-use loom::sync::{Condvar, Mutex, MutexGuard};
-#[cfg(not(feature = "loom"))]
-use std::sync::{Condvar, Mutex, MutexGuard};
+use super::sync::modelled::{Condvar, Mutex, MutexGuard};
+use super::sync::{Instant, PoisonError};
 
 /// See the module's text. No panic leaves the state half changed.
 pub(crate) struct Monitor<T> {

@@ -36,20 +36,14 @@
 use std::cell::Cell;
 use std::collections::VecDeque;
 use std::ops::Deref;
-use std::sync::atomic::{Ordering, compiler_fence};
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
 use crossbeam_utils::CachePadded;
-#[cfg(feature = "loom")]
-use loom::sync::{
-    Mutex, MutexGuard,
-    atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, fence},
-};
-#[cfg(not(feature = "loom"))]
-use std::sync::{
-    Mutex, MutexGuard,
-    atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, fence},
-};
+
+use super::sync::PoisonError;
+use super::sync::atomic::{Ordering, compiler_fence};
+use super::sync::modelled::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, fence};
+use super::sync::modelled::{Mutex, MutexGuard};
 
 /// Maximum number of replaced values that wait for their readers, including places reserved for more. At the maximum
 /// [`Published::replace`] and [`Published::reserve`] refuse.
@@ -401,36 +395,36 @@ impl<T> Drop for ReadGuard<'_, T> {
 /// The owner's barrier, executed on every thread of the process.
 mod membarrier {
     /// `MEMBARRIER_CMD_PRIVATE_EXPEDITED`, see membarrier(2).
-    #[cfg(all(target_os = "linux", not(miri), not(feature = "loom")))]
+    #[cfg(all(target_os = "linux", not(miri), not(any(feature = "loom", feature = "schedules"))))]
     const EXPEDITED: libc::c_int = 1 << 3;
     /// `MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED`.
-    #[cfg(all(target_os = "linux", not(miri), not(feature = "loom")))]
+    #[cfg(all(target_os = "linux", not(miri), not(any(feature = "loom", feature = "schedules"))))]
     const REGISTER: libc::c_int = 1 << 4;
 
-    #[cfg(all(target_os = "linux", not(miri), not(feature = "loom")))]
+    #[cfg(all(target_os = "linux", not(miri), not(any(feature = "loom", feature = "schedules"))))]
     fn call(command: libc::c_int) -> libc::c_long {
         // SAFETY: membarrier(2) takes three integers and touches no memory of ours.
         unsafe { libc::syscall(libc::SYS_membarrier, command, 0, 0) }
     }
 
     /// Registers the process for membarrier; false if the kernel or a sandbox does not allow it.
-    #[cfg(all(target_os = "linux", not(miri), not(feature = "loom")))]
+    #[cfg(all(target_os = "linux", not(miri), not(any(feature = "loom", feature = "schedules"))))]
     pub(super) fn register() -> bool {
         call(REGISTER) == 0
     }
 
     /// Executes a full barrier on every running thread of the process; false if the kernel refuses.
-    #[cfg(all(target_os = "linux", not(miri), not(feature = "loom")))]
+    #[cfg(all(target_os = "linux", not(miri), not(any(feature = "loom", feature = "schedules"))))]
     pub(super) fn everywhere() -> bool {
         call(EXPEDITED) == 0
     }
 
-    #[cfg(any(not(target_os = "linux"), miri, feature = "loom"))]
+    #[cfg(any(not(target_os = "linux"), miri, feature = "loom", feature = "schedules"))]
     pub(super) fn register() -> bool {
         false
     }
 
-    #[cfg(any(not(target_os = "linux"), miri, feature = "loom"))]
+    #[cfg(any(not(target_os = "linux"), miri, feature = "loom", feature = "schedules"))]
     pub(super) fn everywhere() -> bool {
         true
     }

@@ -6,9 +6,10 @@
 #![allow(unsafe_code)] // Words of a map of memory, shared among threads.
 
 use std::io;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use memmap2::{Advice, MmapMut, MmapRaw};
+
+use crate::base::sync::atomic::{AtomicU64, Ordering};
 
 const WORD_BITS: u64 = u64::BITS as u64;
 

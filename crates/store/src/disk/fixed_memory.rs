@@ -5,7 +5,8 @@
 use std::alloc::Layout;
 use std::io;
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::base::sync::atomic::{AtomicU64, Ordering};
 
 /// Alignment: that of a map.
 pub(super) const ALIGN: usize = 4096;

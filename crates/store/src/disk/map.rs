@@ -16,13 +16,13 @@
 use std::fs::File;
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use memmap2::{MmapOptions, MmapRaw};
 
 use super::fixed_memory::FixedMemory;
 use super::lost::Watched;
 use super::residency;
+use crate::base::sync::atomic::{AtomicU64, Ordering};
 
 /// See the module's text.
 ///

@@ -8,11 +8,12 @@
 
 use std::collections::BTreeMap;
 use std::io;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use super::fixed_memory::{ALIGN, FixedMemory};
 use super::{Access, DirectoryLock, Disk, DiskFile, HeldLock, Map};
+use crate::base::sync::atomic::{AtomicBool, Ordering};
+use crate::base::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Free space reported.
 const FREE_BYTES: u64 = 1 << 40;

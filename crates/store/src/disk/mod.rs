@@ -13,7 +13,7 @@
 //! - A map sees what `write_at` wrote: both go through the page cache.
 //! - A read past the page cache sees it too: dirty pages in its range are written first (open(2), "O_DIRECT").
 //!
-//! It imports nothing of this crate, and must not know what the files mean.
+//! Of this crate it imports only `base::sync`, and it must not know what the files mean.
 //!
 //! A name is one file in the store's directory; there are no sub-directories. [`SystemDisk`] is the real disk;
 //! [`MemoryDisk`] is for tools that check memory accesses.

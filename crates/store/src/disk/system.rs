@@ -11,7 +11,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::{Arc, Once};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rustix::fs::{self, AtFlags, FallocateFlags, FileType, Mode, OFlags};
 use rustix::io::{Errno, retry_on_intr};
@@ -19,6 +19,7 @@ use rustix::process::{Resource, getrlimit};
 
 use super::ring::Ring;
 use super::{Access, DirectoryLock, Disk, DiskFile, HeldLock, Map, ReadQueue, ScratchFile};
+use crate::base::sync::{Instant, thread};
 
 /// Mode of new files, less the process's umask.
 const FILE_MODE: Mode = Mode::from_bits_retain(0o666);
@@ -171,7 +172,7 @@ fn hold(file: &File) -> io::Result<()> {
     loop {
         match file.try_lock() {
             Ok(()) => return Ok(()),
-            Err(TryLockError::WouldBlock) if began.elapsed() < LOCK_PATIENCE => std::thread::sleep(LOCK_PAUSE),
+            Err(TryLockError::WouldBlock) if began.elapsed() < LOCK_PATIENCE => thread::sleep(LOCK_PAUSE),
             Err(TryLockError::WouldBlock) => return Err(io::ErrorKind::WouldBlock.into()),
             Err(TryLockError::Error(error)) => return Err(error),
         }

@@ -34,9 +34,8 @@ pub(crate) mod read;
 pub(crate) mod stats;
 pub(crate) mod write;
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::sync::Arc;
+use std::time::Duration;
 
 use crossbeam_utils::CachePadded;
 
@@ -44,6 +43,8 @@ use crate::base::error::StoreError;
 use crate::base::fail_stop::{FailStop, lock};
 use crate::base::limits::LOOK_FOR_READERS_EVERY;
 use crate::base::readers::{Published, RETIRED_MAX, ReadGuard, ReaderSlot, Reservation};
+use crate::base::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use crate::base::sync::{Instant, Mutex, thread};
 use crate::disk::{Disk, ReadQueue};
 use crate::log::{BatchBuilder, Log};
 use crate::memtable::Memtable;
@@ -173,7 +174,7 @@ impl Engine {
             if began.elapsed() >= wait_max {
                 return Err(StoreError::Pinned { states: RETIRED_MAX as u64 });
             }
-            std::thread::sleep(LOOK_FOR_READERS_EVERY);
+            thread::sleep(LOOK_FOR_READERS_EVERY);
         }
     }
 
@@ -199,7 +200,7 @@ impl Engine {
             }
             // All slots are in use, each for the duration of one `prepare`. The slots of registered readers are not
             // used here.
-            std::thread::yield_now();
+            thread::yield_now();
         }
     }
 

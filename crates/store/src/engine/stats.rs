@@ -1,7 +1,8 @@
 //! Statistics of a store.
 
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
+
+use crate::base::sync::atomic::{AtomicU64, Ordering};
 
 /// What recovery found and did.
 #[derive(Clone, Debug, Default)]

@@ -28,8 +28,7 @@ mod segment;
 mod segment_supply;
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 pub(crate) use batch::{
     Batch, BatchBuilder, Edit, HEADER_BYTES as BATCH_HEADER_BYTES, OPERATION_HEADER_BYTES, Operation, PiecesInLog,
@@ -46,6 +45,8 @@ pub(crate) use segment::live_name as segment_name;
 
 use crate::base::error::StoreError;
 use crate::base::fail_stop::FailStop;
+use crate::base::sync::atomic::{AtomicU64, Ordering};
+use crate::base::sync::{Mutex, MutexGuard, PoisonError};
 use crate::disk::{DIRECT_ALIGN, Disk};
 use kept_segments::KeptSegments;
 use retention::Mark;

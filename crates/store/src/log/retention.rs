@@ -19,11 +19,11 @@
 //! This module touches no file: the segment supply recycles or removes the segments that it gives up.
 
 use std::collections::VecDeque;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use super::position::LogPosition;
 use crate::base::clock::Clock;
+use crate::base::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Maximum number of kept segments, regardless of bytes: this many are read when a store is opened.
 pub(crate) const KEPT_SEGMENTS_MAX: usize = 4096;

@@ -8,14 +8,15 @@
 //! that are too old.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::thread::JoinHandle;
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::retention::Retention;
 use super::segment::{self, Segment};
 use crate::base::error::StoreError;
 use crate::base::fail_stop::FailStop;
+use crate::base::sync::thread::JoinHandle;
+use crate::base::sync::{Condvar, Mutex, MutexGuard, PoisonError, thread};
 use crate::disk::{Access, DIRECT_ALIGN, Disk};
 
 /// Number of prepared segments. One suffices at a low write rate; two cover a slow preparation.
@@ -92,7 +93,7 @@ impl SegmentSupply {
         let (state, changed) = (Mutex::new(state), Condvar::new());
         let shared = Arc::new(Shared { disk, retention, fail_stop, direct, segment_bytes, state, changed });
         let for_thread = Arc::clone(&shared);
-        let thread = std::thread::Builder::new()
+        let thread = thread::Builder::new()
             .name("store-log".to_string())
             .spawn(move || {
                 let _life = Life(&for_thread);
@@ -182,7 +183,7 @@ struct Life<'s>(&'s Shared);
 
 impl Drop for Life<'_> {
     fn drop(&mut self) {
-        if std::thread::panicking() {
+        if thread::panicking() {
             self.0.fail_stop.stop_after_panic("a segment of the log was prepared");
             self.0.state().has_panicked = true;
             self.0.changed.notify_all();

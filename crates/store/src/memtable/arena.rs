@@ -31,9 +31,9 @@ use std::marker::PhantomData;
 use std::num::NonZeroU32;
 use std::ptr::NonNull;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
 use crate::base::key::{TreeId, Version};
+use crate::base::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use crate::disk::{ScratchFile, Watched};
 
 /// Unit of offsets in bytes; also the alignment of keys and records.

@@ -22,10 +22,11 @@
 #![allow(unsafe_code)] // A slot holds a reference as bits; converting it back is the arena's unsafe call.
 
 use std::hash::{BuildHasher, Hasher};
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::arena::{Arena, Fill, KeyRef, Lined, Ref, prefetch};
 use crate::base::key::TreeId;
+use crate::base::sync::DefaultHashBuilder;
+use crate::base::sync::atomic::{AtomicU64, Ordering};
 
 /// Slots of a bucket.
 const BUCKET_SLOTS: usize = 8;
@@ -62,7 +63,7 @@ pub(super) struct KeyHash(u32);
 
 /// The hash index.
 pub(super) struct Index {
-    seed: hashbrown::DefaultHashBuilder,
+    seed: DefaultHashBuilder,
     /// `log2 << 32 | place`, and [`BESIDE_RANGES`]; 0 if there is no table.
     table: AtomicU64,
 }
@@ -145,7 +146,7 @@ impl Table {
 
 impl Index {
     pub(super) fn new() -> Index {
-        Index { seed: hashbrown::DefaultHashBuilder::default(), table: AtomicU64::new(0) }
+        Index { seed: DefaultHashBuilder::default(), table: AtomicU64::new(0) }
     }
 
     #[inline]

@@ -38,10 +38,10 @@ mod tree_entry;
 
 use std::ops::Bound;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::base::error::StoreError;
 use crate::base::key::{KeyRange, TreeId, Version};
+use crate::base::sync::atomic::{AtomicUsize, Ordering};
 use crate::disk::{Disk, ScratchFile};
 use arena::{Arena, AtomicRef, Fill, Record};
 pub use cursor::{CursorEntry, MemtableCursor};

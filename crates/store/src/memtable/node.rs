@@ -23,9 +23,9 @@
 
 #![allow(unsafe_code)] // By the level a place is a key's or a node's; converting its bits back is unsafe. So is `Lined`.
 
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
-
 use super::arena::{Arena, AtomicRef, KeyKind, KeyRef, Lined, Ref, prefetch};
+use crate::base::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
+use crate::base::sync::{spin_loop, thread};
 
 /// Entries of a node: 496 bytes with the header, in eight cache lines.
 pub(super) const NODE_ENTRIES: usize = 5 * GROUP_ENTRIES;
@@ -106,7 +106,7 @@ impl Node {
                 return seq;
             }
             spins += 1;
-            if spins < SPINS_MAX { std::hint::spin_loop() } else { std::thread::yield_now() }
+            if spins < SPINS_MAX { spin_loop() } else { thread::yield_now() }
         }
     }
 

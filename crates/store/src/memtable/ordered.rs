@@ -8,11 +8,10 @@
 //! not see them, and fences do not move. So a batch stays valid for its snapshot, and its `next` leads to the following keys,
 //! whatever the writer does meanwhile.
 
-use std::sync::atomic::Ordering;
-
 use super::arena::{Arena, Fill, KeyRef};
 use super::node::{NODE_ENTRIES, Node, NodeRef, Past};
 use super::tree_entry::TreeEntry;
+use crate::base::sync::atomic::Ordering;
 
 /// Target of a descent.
 #[derive(Clone, Copy)]

@@ -22,12 +22,12 @@
 
 use std::ops::Bound;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use super::arena::record_bytes;
 use super::{CursorEntry, Demand, Full, Memtable, MemtableWriter, below};
 use crate::base::key::{KeyRange, TreeId, Version};
 use crate::base::limits::{RANGES_MAX, TREES_MAX};
+use crate::base::sync::atomic::Ordering;
 
 /// Maximum number of boundaries of all trees of one memtable.
 pub const BOUNDARIES_MAX: usize = 4096;

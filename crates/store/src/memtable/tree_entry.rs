@@ -2,10 +2,9 @@
 
 #![allow(unsafe_code)] // `Lined` is unsafe: the arena relies on a promise that the compiler cannot check.
 
-use std::sync::atomic::{AtomicU32, AtomicU64};
-
 use super::arena::{AtomicRef, Lined};
 use super::node::Node;
+use crate::base::sync::atomic::{AtomicU32, AtomicU64};
 
 /// See the module's documentation. Only the writer changes it.
 #[repr(C, align(64))]

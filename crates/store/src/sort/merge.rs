@@ -9,6 +9,7 @@ use super::part::Part;
 use super::run::{Record, Run, RunReader};
 use crate::base::error::StoreError;
 use crate::base::head::{common_prefix, head};
+use crate::base::sync::thread;
 
 /// A sorted source, positioned on an entry.
 enum Source {
@@ -160,7 +161,7 @@ impl Drop for SortedEntries {
         if self.bytes() >= FREED_BESIDE_MIN {
             let sources = std::mem::take(&mut self.sources);
             // If no thread can be started they are dropped here. Nobody waits for the thread: the files have no names.
-            let _ = std::thread::Builder::new().name("sort-free".to_string()).spawn(move || drop(sources));
+            let _ = thread::Builder::new().name("sort-free".to_string()).spawn(move || drop(sources));
         }
     }
 }

@@ -20,13 +20,14 @@
 
 use std::io;
 use std::sync::Arc;
-use std::thread::JoinHandle;
 
 use super::merge::SortedEntries;
 use super::part::Part;
 use super::run::{BLOCK_BYTES, Run, RunNames, RunWriter, SUFFIX};
 use crate::base::error::StoreError;
 use crate::base::limits::check_limits;
+use crate::base::sync::thread;
+use crate::base::sync::thread::JoinHandle;
 use crate::disk::Disk;
 
 /// Minimum number of parts of the memory.
@@ -141,7 +142,7 @@ impl Sorter {
         if self.kept_max == 0 {
             self.take(sort_and_write(part, run)?);
         } else {
-            let job = std::thread::Builder::new().name("sort".to_string()).spawn(move || sort_and_write(part, run));
+            let job = thread::Builder::new().name("sort".to_string()).spawn(move || sort_and_write(part, run));
             self.jobs.push(job.map_err(|error| StoreError::io("start a thread that sorts", error))?);
         }
         if self.runs.len() >= self.fan_in {

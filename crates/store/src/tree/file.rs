@@ -1,7 +1,6 @@
 //! The tree file: the current view, and queries of its space.
 
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use super::build::space_map::Places;
 use super::format::page::{PAGE_BYTES, PageNo};
@@ -10,6 +9,8 @@ use super::state::held::Held;
 use super::state::shared::{GROWTH_PAGES_MAX, Growth, Shared};
 use super::state::space::Space;
 use crate::base::error::StoreError;
+use crate::base::sync::atomic::{AtomicBool, Ordering};
+use crate::base::sync::{Mutex, MutexGuard, PoisonError};
 use crate::disk::ReadQueue;
 
 /// Pages that checkpoints need, or that are free for them.

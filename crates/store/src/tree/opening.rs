@@ -1,7 +1,6 @@
 //! Opening a tree file: its meta pages, the choice between them, and the free space of the chosen state.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use super::build::space_map::Places;
 use super::file::{Current, TreeFile};
@@ -15,6 +14,7 @@ use super::state::space::{Bitmap, Space, Waiting};
 use crate::base::error::StoreError;
 use crate::base::fail_stop::FailStop;
 use crate::base::key::Version;
+use crate::base::sync::atomic::Ordering;
 use crate::disk::{Access, Disk};
 use crate::log::LogPosition;
 

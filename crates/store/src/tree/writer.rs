@@ -9,7 +9,6 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use super::build::chunk_writer::Pace;
 use super::build::merge::{Cut, Edit, Merge, free_subtree};
@@ -28,6 +27,7 @@ use super::state::space::{Bitmap, Waiting, join};
 use crate::base::error::StoreError;
 use crate::base::key::{TreeId, Version};
 use crate::base::limits::TREES_MAX;
+use crate::base::sync::atomic::Ordering;
 use crate::log::LogPosition;
 
 /// See the module's text.

@@ -14,9 +14,8 @@
 
 use std::io;
 use std::ops::DerefMut;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::sync::Arc;
+use std::time::Duration;
 
 use super::damage_stop::DamageStop;
 use super::pace::{self, Pacer, Progress};
@@ -27,6 +26,8 @@ use crate::base::fail_stop::{Held, lock};
 use crate::base::key::Version;
 use crate::base::limits::{LOOK_FOR_FILES_EVERY, READERS_WAIT_MAX, REST, RETRY_AFTER, RETRY_DAMAGED_AFTER, TICK};
 use crate::base::monitor::Monitor;
+use crate::base::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use crate::base::sync::{Instant, Mutex, thread};
 use crate::disk::end_sleeps_in_time;
 use crate::engine::Engine;
 use crate::engine::options::Durability;
@@ -438,7 +439,7 @@ impl Engine {
         while self.visible() < version {
             self.check_writable()?;
             // A batch is in flight: tens of microseconds on a good disk.
-            std::thread::sleep(Duration::from_micros(50));
+            thread::sleep(Duration::from_micros(50));
         }
         Ok(())
     }

@@ -6,11 +6,11 @@
 //! replay, and the error would come later and be less specific.
 
 use std::io;
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::base::error::StoreError;
 use crate::base::fail_stop::lock;
+use crate::base::sync::Mutex;
+use crate::base::sync::atomic::{AtomicBool, Ordering};
 
 /// Appended to the fault of the page.
 const NO_WRITES: &str = "a checkpoint needs this page, so no writes are taken: restore a backup";

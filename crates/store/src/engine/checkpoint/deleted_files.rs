@@ -6,10 +6,9 @@
 //! and so do checkpoints, which a backup needs: deleted files, and the memtables beside a cut log, still hold everything. What was
 //! cut from the tree file is lost: a backup fails if it needs such a page.
 
-use std::sync::OnceLock;
-
 use crate::base::error::StoreError;
 use crate::base::limits::TREE_NAME;
+use crate::base::sync::OnceLock;
 use crate::engine::Engine;
 
 /// See the module's text.

@@ -21,14 +21,14 @@
 //! memtable grows into.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::Instant;
 
 use super::need;
 use crate::base::error::StoreError;
 use crate::base::fail_stop::lock;
 use crate::base::limits::TICK;
 use crate::base::monitor::Monitor;
+use crate::base::sync::Instant;
+use crate::base::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use crate::engine::Engine;
 use crate::tree::{FreePages, PAGE_BYTES};
 

@@ -10,13 +10,14 @@
 //! of megabytes and delay the next commits.
 
 use std::io;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::sync::Arc;
+use std::time::Duration;
 
 use super::throttle::Throttle;
 use crate::base::fail_stop::lock;
 use crate::base::limits::LOG_BYTES_MAX;
+use crate::base::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use crate::base::sync::{Instant, Mutex, thread};
 use crate::disk::DiskFile;
 use crate::engine::Engine;
 use crate::log::Log;
@@ -154,7 +155,7 @@ impl Pacer {
             // At most `CATCH_UP_MAX` of lost time is caught up, because more would be a burst.
             let earliest = now.checked_sub(CATCH_UP_MAX).unwrap_or(now);
             self.due = self.due.max(earliest) + Duration::from_secs_f64(bytes as f64 / rate);
-            std::thread::sleep(self.due.saturating_duration_since(now).min(REST_MAX));
+            thread::sleep(self.due.saturating_duration_since(now).min(REST_MAX));
         }
         Ok(())
     }
@@ -229,7 +230,7 @@ pub(crate) fn of_bulk_build(engine: Arc<Engine>) -> Pace {
         let began = Instant::now();
         file.sync_range(low, high - low)?;
         if !is_alone {
-            std::thread::sleep(began.elapsed().min(REST_MAX));
+            thread::sleep(began.elapsed().min(REST_MAX));
         }
         Ok(())
     })

@@ -1,8 +1,9 @@
 //! Pauses between the attempts of a checkpoint that fails again and again, and between the lines of the log about it.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crate::base::limits::{LOG_AGAIN_AFTER, LOG_AGAIN_AFTER_MAX, RETRY_AFTER, RETRY_AFTER_MAX};
+use crate::base::sync::Instant;
 
 /// Failures since the last checkpoint that succeeded.
 #[derive(Debug, Default)]

@@ -4,7 +4,7 @@
 //! during the seconds that the merge still takes. So only a part of the active memtable fills freely. Beyond that it
 //! fills no faster than the frozen one is merged: each batch waits a little, and the checkpoint runs at full speed.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use crate::base::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// Part of the active memtable, in thousandths, that fills freely.
 const FREE: u64 = 250;

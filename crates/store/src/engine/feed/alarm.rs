@@ -5,11 +5,12 @@
 //! neither check takes a lock. A callback is armed for one call: a reader that does not return is not called again.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicBool, Ordering, fence};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use crate::base::fail_stop::lock;
 use crate::base::limits::CHANGE_READERS_MAX;
+use crate::base::sync::Mutex;
+use crate::base::sync::atomic::{AtomicBool, Ordering, fence};
 
 /// The callback, run on a thread of the store or on a committing thread.
 pub(crate) type Wake = Arc<dyn Fn() + Send + Sync>;

@@ -22,12 +22,13 @@
 //! To follow a store from its beginning, take a snapshot, read it, then follow the changes since its version.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use super::alarm::Wake;
 use crate::base::error::StoreError;
 use crate::base::key::{TreeId, Version};
 use crate::base::monitor::Monitor;
+use crate::base::sync::Instant;
 use crate::engine::Engine;
 use crate::log::{Batch, Follower, Logged, LoggedKind, LoggedOperations, PiecesInLog, TransactionCursor, WrittenEnd};
 

@@ -1,9 +1,8 @@
 //! The engine's interface for readers of changes.
 
-use std::sync::atomic::Ordering;
-
 use crate::base::error::StoreError;
 use crate::base::key::Version;
+use crate::base::sync::atomic::Ordering;
 use crate::engine::Engine;
 use crate::log::{Follower, LogPosition, WrittenEnd};
 

@@ -1,8 +1,7 @@
 //! Closing, and the syncs of `Durability::Interval`.
 
-use std::sync::atomic::Ordering;
-
 use crate::base::fail_stop::lock;
+use crate::base::sync::atomic::Ordering;
 use crate::engine::Engine;
 use crate::engine::options::Durability;
 

@@ -4,9 +4,7 @@
 //! into the two memtables that it came from. Only if `memtable_bytes` was reduced since, the first memtable is merged
 //! here.
 
-use std::sync::atomic::AtomicU64;
-use std::sync::{Arc, Mutex};
-use std::time::Instant;
+use std::sync::Arc;
 
 use super::folder::{self, FolderLock};
 use crate::base::error::StoreError;
@@ -14,6 +12,8 @@ use crate::base::fail_stop::FailStop;
 use crate::base::key::Version;
 use crate::base::limits::{COMMIT_SLOTS, TREE_NAME};
 use crate::base::readers::Published;
+use crate::base::sync::atomic::AtomicU64;
+use crate::base::sync::{Instant, Mutex};
 use crate::disk::Disk;
 use crate::engine::Engine;
 use crate::engine::checkpoint::checkpointer::Checkpoints;

@@ -1,10 +1,11 @@
 //! The threads of an open store: started after recovery, and ended in order when the last handle is dropped.
 
 use std::sync::Arc;
-use std::thread::JoinHandle;
 
 use crate::base::error::StoreError;
 use crate::base::limits::COMMITTERS;
+use crate::base::sync::thread;
+use crate::base::sync::thread::JoinHandle;
 use crate::engine::Engine;
 use crate::engine::options::Durability;
 
@@ -44,7 +45,7 @@ impl Running {
         life: impl FnOnce(&Engine) + Send + 'static,
     ) -> Result<JoinHandle<()>, StoreError> {
         let engine = Arc::clone(&self.engine);
-        std::thread::Builder::new()
+        thread::Builder::new()
             .name(name.to_string())
             .spawn(move || {
                 // Any panic of the thread stops the store, because other threads may wait for its work or rely on it.
@@ -69,7 +70,7 @@ impl Drop for Running {
 
 fn join(thread: JoinHandle<()>) {
     // The last clone may be dropped in a transaction's `finish`, which runs on one of these threads.
-    if thread.thread().id() != std::thread::current().id() && thread.join().is_err() {
+    if thread.thread().id() != thread::current().id() && thread.join().is_err() {
         tracing::error!("a thread of the store panicked");
     }
 }

@@ -10,6 +10,7 @@ use crate::base::error::StoreError;
 use crate::base::key::{Direction, KeyRange, TreeId, Version};
 use crate::base::limits::{LOOK_FOR_READERS_EVERY, READERS_WAIT_MAX};
 use crate::base::readers::Reservation;
+use crate::base::sync::thread;
 use crate::disk::DIRECT_ALIGN;
 use crate::engine::Engine;
 use crate::engine::checkpoint::pace;
@@ -46,7 +47,7 @@ impl Engine {
             drop((writer, place, merging));
             match is_ordinary {
                 // A large transaction ends first.
-                true => std::thread::sleep(LOOK_FOR_READERS_EVERY),
+                true => thread::sleep(LOOK_FOR_READERS_EVERY),
                 // Its memtable is merged before any writer waits.
                 false => self.checkpoint()?,
             }

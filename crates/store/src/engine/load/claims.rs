@@ -11,11 +11,11 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::Bound;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard};
 
 use crate::base::fail_stop::lock;
 use crate::base::key::{KeyRange, Span, TreeId};
+use crate::base::sync::atomic::{AtomicBool, Ordering};
+use crate::base::sync::{Mutex, MutexGuard};
 use crate::engine::write::changes::Changes;
 use crate::log::Edit;
 

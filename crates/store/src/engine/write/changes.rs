@@ -13,13 +13,14 @@
 use std::hash::BuildHasher;
 use std::slice::from_ref;
 
-use hashbrown::{DefaultHashBuilder, HashTable};
+use hashbrown::HashTable;
 
 use super::overlay::{Ordered, in_range};
 use crate::base::error::StoreError;
 use crate::base::key::{Direction, KeyRange, Span, TreeId};
 use crate::base::limits::{KEY_BYTES_MAX, RANGES_MAX, VALUE_BYTES_MAX};
 use crate::base::prefetch::{prefetch, prefetch_all};
+use crate::base::sync::DefaultHashBuilder;
 use crate::log::{Edit, OPERATION_HEADER_BYTES, Operation, TRANSACTION_HEADER_BYTES};
 
 /// Initial capacities, in entries and in bytes of keys and values.

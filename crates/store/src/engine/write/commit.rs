@@ -27,6 +27,7 @@ use super::transaction::{Abort, Commit, RetriableTransaction, Tx, Work, finish};
 use super::writer::{OpenBatch, Placed};
 use crate::base::error::StoreError;
 use crate::base::fail_stop::{Held, lock, panicked};
+use crate::base::sync::atomic::Ordering;
 use crate::engine::Engine;
 use crate::engine::stats::count;
 use crate::log::{BatchBuilder, Sealed};
@@ -267,7 +268,7 @@ impl Engine {
         work: &mut Work,
         change: &mut (dyn FnMut(&mut Tx<'_>) -> Result<(), Abort> + Send),
     ) -> Option<Result<Commit, StoreError>> {
-        if self.queue.depth() > 0 || self.is_closing.load(std::sync::atomic::Ordering::Acquire) {
+        if self.queue.depth() > 0 || self.is_closing.load(Ordering::Acquire) {
             return None;
         }
         let mut writer = self.try_hold_writer()?;

@@ -14,7 +14,7 @@
 use std::hash::BuildHasher;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use hashbrown::{DefaultHashBuilder, HashTable};
+use hashbrown::HashTable;
 
 use super::changes::{Changes, KeyChange};
 use super::fold::{Fold, FoldView, Folded, RowChange};
@@ -23,6 +23,7 @@ use super::transaction::Work;
 use crate::base::error::StoreError;
 use crate::base::key::TreeId;
 use crate::base::limits::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
+use crate::base::sync::DefaultHashBuilder;
 use crate::engine::checkpoint::need::Need;
 use crate::log::{Edit, OPERATION_HEADER_BYTES, Operation, TRANSACTION_HEADER_BYTES};
 use crate::memtable::{Demand, MemtableWriter};

@@ -3,12 +3,13 @@
 //!
 //! [`Throttle`]: crate::engine::checkpoint::throttle::Throttle
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use super::writer::{IdleWriter, Writer};
 use crate::base::error::StoreError;
 use crate::base::fail_stop::{Held, lock};
 use crate::base::limits::{LOOK_AGAIN, READERS_WAIT_MAX};
+use crate::base::sync::{Instant, thread};
 use crate::engine::Engine;
 use crate::engine::stats::count;
 
@@ -39,7 +40,7 @@ impl Engine {
                 break writer;
             }
             self.fail_stop.check()?;
-            std::thread::sleep(LOOK_AGAIN);
+            thread::sleep(LOOK_AGAIN);
         };
         // A panic may have left part of a transaction in the memtable.
         self.fail_stop.check()?;
@@ -63,7 +64,7 @@ impl Engine {
                 }
             }
             self.merge_frozen()?;
-            std::thread::sleep(LOOK_AGAIN);
+            thread::sleep(LOOK_AGAIN);
         }
     }
 
@@ -89,7 +90,7 @@ impl Engine {
             && began.elapsed() < WAIT_MAX
             && self.check_writable().is_ok()
         {
-            std::thread::sleep(LOOK_EVERY);
+            thread::sleep(LOOK_EVERY);
             self.refresh(writer);
         }
     }

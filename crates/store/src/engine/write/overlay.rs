@@ -6,11 +6,12 @@ use std::hash::BuildHasher;
 use std::iter::Peekable;
 use std::ops::ControlFlow;
 
-use hashbrown::{DefaultHashBuilder, HashTable};
+use hashbrown::HashTable;
 
 use super::fold::FoldView;
 use crate::base::error::StoreError;
 use crate::base::key::{Direction, KeyRange, TreeId, Visit};
+use crate::base::sync::DefaultHashBuilder;
 use crate::engine::read::view::View;
 use crate::log::{Edit, Operation};
 

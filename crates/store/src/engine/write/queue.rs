@@ -5,13 +5,9 @@
 //! woken once, by the push that meets its condition. Pushes to an awake consumer make no system call. A quiet push leaves an
 //! idle consumer asleep; the pusher wakes it later ([`Queue::wake_idle`]).
 
-use std::sync::PoisonError;
-use std::sync::atomic::Ordering;
-
-#[cfg(feature = "loom")]
-use loom::sync::{Condvar, Mutex, MutexGuard, atomic::AtomicUsize};
-#[cfg(not(feature = "loom"))]
-use std::sync::{Condvar, Mutex, MutexGuard, atomic::AtomicUsize};
+use crate::base::sync::PoisonError;
+use crate::base::sync::atomic::Ordering;
+use crate::base::sync::modelled::{Condvar, Mutex, MutexGuard, atomic::AtomicUsize};
 
 /// See the module's text.
 pub(crate) struct Queue<T> {

@@ -6,13 +6,14 @@
 #![allow(unsafe_code)] // See `Waiting`.
 
 use std::cell::RefCell;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
-use std::thread::Thread;
+use std::sync::Arc;
 
 use super::transaction::{Abort, Commit, RetriableTransaction, Tx};
 use crate::base::error::StoreError;
 use crate::base::fail_stop::lock;
+use crate::base::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use crate::base::sync::thread::Thread;
+use crate::base::sync::{Mutex, thread, thread_local};
 
 /// Threads woken through one leader. A wake-up costs the waking thread microseconds: a committer that woke 32 waiters
 /// itself would be late for the next batch, so it wakes every eighth one, and those wake the others.
@@ -62,7 +63,7 @@ struct Settled {
 impl Ticket {
     /// A ticket for the calling thread.
     fn new() -> Arc<Ticket> {
-        Arc::new(Ticket { outcome: Mutex::new(None), is_settled: false.into(), thread: std::thread::current() })
+        Arc::new(Ticket { outcome: Mutex::new(None), is_settled: false.into(), thread: thread::current() })
     }
 
     fn put(&self, outcome: Result<Commit, StoreError>, to_wake: Vec<Thread>) {
@@ -76,14 +77,14 @@ impl Ticket {
             if self.is_settled.load(Ordering::Acquire) {
                 break;
             }
-            std::thread::yield_now();
+            thread::yield_now();
         }
         loop {
             if let Some(settled) = lock(&self.outcome).take() {
                 settled.to_wake.iter().for_each(Thread::unpark);
                 return settled.outcome;
             }
-            std::thread::park();
+            thread::park();
         }
     }
 }
@@ -108,8 +109,9 @@ thread_local! {
 
 /// Sets a ticket's outcome; its thread is woken at the latest by [`wake_waiting`], which must follow on this thread.
 fn settle(ticket: Arc<Ticket>, outcome: Result<Commit, StoreError>) {
-    let full = SHARD_NOW.with_borrow_mut(|now| {
-        match now {
+    let full = SHARD_NOW.with(|now| {
+        let mut now = now.borrow_mut();
+        match &mut *now {
             None => *now = Some(Shard { leader: ticket, outcome, others: Vec::with_capacity(SHARD - 1) }),
             Some(shard) => {
                 ticket.put(outcome, Vec::new());
@@ -125,7 +127,7 @@ fn settle(ticket: Arc<Ticket>, outcome: Result<Commit, StoreError>) {
 
 /// Wakes the threads whose tickets were settled on this thread and that are not yet woken.
 pub(crate) fn wake_waiting() {
-    if let Some(shard) = SHARD_NOW.take() {
+    if let Some(shard) = SHARD_NOW.with(RefCell::take) {
         shard.close();
     }
 }

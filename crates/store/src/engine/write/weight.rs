@@ -4,7 +4,7 @@
 //! All submitting threads and the committers update the sum. So each transaction adds once, and a group's bytes are returned in
 //! one step. With a reference-counted guard, the cache line would move between cores four times for each transaction.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use crate::base::sync::atomic::{AtomicUsize, Ordering};
 
 /// The sum and its bound.
 pub(crate) struct Weights {

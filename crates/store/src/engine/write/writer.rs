@@ -6,9 +6,8 @@
 use std::collections::VecDeque;
 use std::ops::{Deref, DerefMut};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use super::changes::KeyChange;
 use super::decision::{Decided, Decision};
@@ -20,6 +19,8 @@ use crate::base::error::StoreError;
 use crate::base::fail_stop::{Held, lock};
 use crate::base::key::{TreeId, Version};
 use crate::base::limits::{LOOK_FOR_READERS_EVERY, READERS_WAIT_MAX};
+use crate::base::sync::atomic::Ordering;
+use crate::base::sync::{Instant, thread};
 use crate::disk::DIRECT_ALIGN;
 use crate::engine::Engine;
 use crate::engine::checkpoint::disk_space::{AHEAD_PAGES, DELETION_PAGES};
@@ -501,7 +502,7 @@ impl Engine {
                 None => {}
             }
             self.check_writable()?;
-            std::thread::sleep(LOOK_FOR_READERS_EVERY);
+            thread::sleep(LOOK_FOR_READERS_EVERY);
         };
         writer.memtables.push(Arc::downgrade(&made.0));
         Ok(made)

@@ -10,10 +10,11 @@
 
 use std::io;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use std::thread::JoinHandle;
 
 use crate::base::error::StoreError;
+use crate::base::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use crate::base::sync::thread::JoinHandle;
+use crate::base::sync::{mpsc, thread};
 use crate::disk::DiskFile;
 use crate::tree::state::shared::Shared;
 
@@ -165,14 +166,14 @@ impl Beside {
             }
             Ok(())
         };
-        match std::thread::Builder::new().name("bulk-write".to_string()).spawn(life) {
+        match thread::Builder::new().name("bulk-write".to_string()).spawn(life) {
             Err(error) => {
                 tracing::debug!(%error, "no thread to write a build's pages");
                 Place::Here(paced)
             }
             Ok(thread) => match hand.send(paced) {
                 Ok(()) => Place::Beside(Beside { full, empty, thread, shared }),
-                Err(std::sync::mpsc::SendError(paced)) => Place::Here(paced),
+                Err(mpsc::SendError(paced)) => Place::Here(paced),
             },
         }
     }

@@ -17,9 +17,9 @@
 
 use std::collections::BTreeMap;
 use std::io;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use crate::base::sync::atomic::{AtomicBool, Ordering};
+use crate::base::sync::{Mutex, MutexGuard, PoisonError};
 use crate::disk::Bits;
 use crate::tree::format::page::{Damage, Extent, PAGE_BYTES, PageNo};
 

@@ -5,13 +5,8 @@
 //! all those reads: the hold stores with release, and [`Held`] loads with acquire. The count of an `Arc`, read through
 //! a `Weak`, does not guarantee this order.
 
-use std::sync::atomic::Ordering;
-
-#[cfg(feature = "loom")]
-use loom::sync::{Arc, atomic::AtomicBool};
-#[cfg(not(feature = "loom"))]
-use std::sync::{Arc, atomic::AtomicBool};
-
+use crate::base::sync::atomic::Ordering;
+use crate::base::sync::modelled::{Arc, atomic::AtomicBool};
 use crate::tree::format::page::PageNo;
 
 /// Belongs to a view, and is dropped with it.

@@ -1,8 +1,8 @@
 //! Pages that could not be read past the page cache.
 
 use std::collections::HashSet;
-use std::sync::{Mutex, PoisonError};
 
+use crate::base::sync::{Mutex, PoisonError};
 use crate::tree::format::page::{Extent, PageNo};
 
 /// Pages that the disk failed to read past the page cache, each counted once. The map has not lost them: another read

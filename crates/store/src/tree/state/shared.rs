@@ -1,8 +1,7 @@
 //! State shared by views, writers and builders of one tree file: the file, its map, and the allocation of pages.
 
 use std::io;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use super::checked::Checked;
 use super::refused::Refused;
@@ -12,6 +11,8 @@ use crate::base::error::StoreError;
 use crate::base::fail_stop::FailStop;
 use crate::base::limits::VALUE_BYTES_MAX;
 use crate::base::prefetch::prefetch;
+use crate::base::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use crate::base::sync::{Mutex, MutexGuard, PoisonError};
 use crate::disk::{DiskFile, Map};
 use crate::tree::format::node::{Node, OverflowRef};
 use crate::tree::format::page::{self, Damage, Extent, Kind, PAGE_BYTES, Page, PageNo};

@@ -13,9 +13,10 @@
 //! written by then, or their error was reported to another sync before.
 
 use std::io;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
 
 use crate::base::fail_stop::FailStop;
+use crate::base::sync::{PoisonError, RwLock};
 use crate::disk::{DiskFile, Map, ReadQueue};
 
 /// See the module's text.
