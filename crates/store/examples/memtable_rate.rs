@@ -4,12 +4,11 @@
 //! `cargo run --release -p store --example memtable_rate`.
 
 use std::hint::black_box;
-use std::ops::Bound;
 use std::time::{Duration, Instant};
 
 use store::memtable::{Lookup, Memtable};
 use store::readers::Published;
-use store::{TreeId, Version};
+use store::{Direction, KeyRange, TreeId, Version};
 
 const TREE: TreeId = TreeId(1);
 const PROBES: u64 = 1_000_000;
@@ -82,13 +81,10 @@ fn measure(what: &str, count: u64, value_bytes: usize, key: &dyn Fn(u64) -> Vec<
 /// Nanoseconds for each row of a whole scan.
 fn scan(table: &Memtable, count: u64) -> f64 {
     let start = Instant::now();
-    let mut cursor = table.cursor(Version(u64::MAX), TREE);
-    let mut entry = cursor.seek(Bound::Unbounded);
     let (mut rows, mut first_bytes) = (0u64, 0u64);
-    while let Some(row) = entry {
+    for row in table.scan(Version(u64::MAX), TREE, KeyRange::ALL, Direction::Forward) {
         rows += 1;
         first_bytes += u64::from(row.key[0]) + u64::from(row.value.map_or(0, |value| value[0]));
-        entry = cursor.next();
     }
     black_box(first_bytes);
     assert_eq!(rows, count);

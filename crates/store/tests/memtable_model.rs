@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use proptest::prelude::*;
 use store::memtable::{Demand, Full, Lookup, Memtable, MemtableWriter};
-use store::{KeyRange, TreeId, Version};
+use store::{Direction, KeyRange, TreeId, Version};
 
 type Versions = Vec<(u64, Option<Vec<u8>>)>;
 
@@ -51,35 +51,20 @@ fn inside(key: &[u8], (from, to): (Bound<&[u8]>, Bound<&[u8]>)) -> bool {
         }
 }
 
-fn forward(table: &Memtable, version: u64, tree: u32, range: (Bound<&[u8]>, Bound<&[u8]>)) -> Shown {
-    let mut cursor = table.cursor(Version(version), TreeId(tree));
-    let mut entry = cursor.seek(range.0);
-    let mut shown = Vec::new();
-    while let Some(found) = entry.filter(|found| inside(found.key, (Bound::Unbounded, range.1))) {
-        shown.push((found.key.to_vec(), found.value.map(<[u8]>::to_vec)));
-        entry = cursor.next();
-    }
-    shown
-}
-
-fn backward(table: &Memtable, version: u64, tree: u32, range: (Bound<&[u8]>, Bound<&[u8]>)) -> Shown {
-    let mut cursor = table.cursor(Version(version), TreeId(tree));
-    let mut entry = cursor.seek_back(range.1);
-    let mut shown = Vec::new();
-    while let Some(found) = entry.filter(|found| inside(found.key, (range.0, Bound::Unbounded))) {
-        shown.push((found.key.to_vec(), found.value.map(<[u8]>::to_vec)));
-        entry = cursor.prev();
-    }
-    shown.reverse();
-    shown
+fn scanned(table: &Memtable, version: u64, tree: u32, range: KeyRange<'_>, direction: Direction) -> Shown {
+    let found = table.scan(Version(version), TreeId(tree), range, direction);
+    found.map(|found| (found.key.to_vec(), found.value.map(<[u8]>::to_vec))).collect()
 }
 
 #[track_caller]
 fn check_range(table: &Memtable, model: &Model, version: u64, tree: u32, range: (Bound<&[u8]>, Bound<&[u8]>)) {
-    let shown = model.shown(version, tree, range);
-    assert_eq!(forward(table, version, tree, range), shown, "forward {version} {tree} {range:?}");
-    assert_eq!(backward(table, version, tree, range), shown, "backward {version} {tree} {range:?}");
+    let mut shown = model.shown(version, tree, range);
     let asked = KeyRange { from: range.0, to: range.1 };
+    for direction in [Direction::Forward, Direction::Backward] {
+        let found = scanned(table, version, tree, asked, direction);
+        assert_eq!(found, shown, "{direction:?} {version} {tree} {range:?}");
+        shown.reverse();
+    }
     assert_eq!(
         table.changed_since(Version(version), TreeId(tree), asked),
         model.changed_since(version, tree, range),
@@ -281,8 +266,9 @@ fn an_empty_memtable_answers_absent_everywhere() {
     drop(writer);
     assert_eq!(table.get(Version(1), TreeId(1), b"key"), Lookup::Absent);
     assert_eq!(table.latest(TreeId(1), b"key"), None);
-    assert_eq!(table.cursor(Version(1), TreeId(1)).seek(Bound::Unbounded), None);
-    assert_eq!(table.cursor(Version(1), TreeId(1)).seek_back(Bound::Unbounded), None);
+    for direction in [Direction::Forward, Direction::Backward] {
+        assert!(scanned(&table, 1, 1, KeyRange::ALL, direction).is_empty());
+    }
     assert_eq!(table.changes().count(), 0);
     assert!(table.is_empty() && table.trees().is_empty());
 }
@@ -323,22 +309,5 @@ fn reused_memory_shows_nothing_of_what_was_in_it() {
         drop(writer);
         (table, writer) = Arc::into_inner(table).expect("the last handle").reuse().expect("memory");
         assert_eq!((table.len(), table.trees(), table.arena_bytes()), (0, vec![], 1 << 20));
-    }
-}
-
-#[test]
-fn a_cursor_turns_round_where_it_stands() {
-    let (table, mut writer) = table(1 << 20);
-    for number in 0..200u64 {
-        writer.insert(Version(1), TreeId(1), &number.to_be_bytes(), None).expect("room");
-    }
-    let mut cursor = table.cursor(Version(1), TreeId(1));
-    for number in 1..199u64 {
-        cursor.seek(Bound::Included(&number.to_be_bytes()));
-        assert_eq!(cursor.next().map(|entry| entry.key.to_vec()), Some((number + 1).to_be_bytes().to_vec()));
-        assert_eq!(cursor.prev().map(|entry| entry.key.to_vec()), Some(number.to_be_bytes().to_vec()));
-        assert_eq!(cursor.prev().map(|entry| entry.key.to_vec()), Some((number - 1).to_be_bytes().to_vec()));
-        assert_eq!(cursor.next().map(|entry| entry.key.to_vec()), Some(number.to_be_bytes().to_vec()));
-        assert_eq!((cursor.key(), cursor.value()), (Some(&number.to_be_bytes()[..]), None));
     }
 }

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use store::memtable::{Lookup, Memtable};
-use store::{TreeId, Version};
+use store::{Direction, KeyRange, TreeId, Version};
 
 const TREE: TreeId = TreeId(3);
 const READERS: u64 = 3;
@@ -60,34 +60,24 @@ fn check_snapshot(table: &Memtable, at: u64, turn: u64) {
 }
 
 fn scan(table: &Memtable, at: u64, from: &[u8], forward: bool) -> Vec<Vec<u8>> {
-    let mut cursor = table.cursor(Version(at), TREE);
-    let mut entry = if forward { cursor.seek(Bound::Included(from)) } else { cursor.seek_back(Bound::Excluded(from)) };
+    let (range, direction) = match forward {
+        true => (KeyRange { from: Bound::Included(from), to: Bound::Unbounded }, Direction::Forward),
+        false => (KeyRange { from: Bound::Unbounded, to: Bound::Excluded(from) }, Direction::Backward),
+    };
     let mut keys = Vec::new();
-    while let Some(found) = entry.filter(|_| keys.len() < 300) {
+    for found in table.scan(Version(at), TREE, range, direction).take(300) {
         assert!(found.version.0 <= at);
         assert_eq!(found.value, value(found.version.0).as_deref(), "a value belongs to its version");
         assert_eq!(found.key, key(key_number(found.version.0)), "and to its key");
         keys.push(found.key.to_vec());
-        entry = if forward { cursor.next() } else { cursor.prev() };
     }
     keys
 }
 
 /// A whole scan visits each key of the snapshot once.
 fn check_count(table: &Memtable, at: u64) {
-    let mut cursor = table.cursor(Version(at), TREE);
-    let mut forward = 0;
-    let mut entry = cursor.seek(Bound::Unbounded);
-    while entry.is_some() {
-        forward += 1;
-        entry = cursor.next();
-    }
-    let mut backward = 0;
-    entry = cursor.seek_back(Bound::Unbounded);
-    while entry.is_some() {
-        backward += 1;
-        entry = cursor.prev();
-    }
+    let count = |direction| table.scan(Version(at), TREE, KeyRange::ALL, direction).count() as u64;
+    let (forward, backward) = (count(Direction::Forward), count(Direction::Backward));
     assert_eq!((forward, backward), (at.min(KEYS), at.min(KEYS)), "at {at}");
 }
 
@@ -140,17 +130,10 @@ fn small_key(number: u64) -> [u8; 8] {
 /// The newest tree, whose root is about to be split, read from both ends.
 fn check_newest_tree(table: &Memtable, at: u64) {
     let tree = TreeId((at / SMALL_TREE) as u32);
-    let mut cursor = table.cursor(Version(at), tree);
-    let mut last_first = cursor.seek_back(Bound::Unbounded).map(|entry| entry.key);
-    let mut count = 0;
-    let mut entry = cursor.seek(Bound::Unbounded);
-    while let Some(found) = entry {
-        count += 1;
-        entry = cursor.next();
-        if entry.is_none() {
-            assert_eq!(last_first.take(), Some(found.key), "both ends agree at {at}");
-        }
-    }
+    let keys = |direction| table.scan(Version(at), tree, KeyRange::ALL, direction).map(|entry| entry.key);
+    let last_first = keys(Direction::Backward).next();
+    let (count, last) = keys(Direction::Forward).fold((0, None), |(count, _), key| (count + 1, Some(key)));
+    assert_eq!(last_first, last, "both ends agree at {at}");
     assert_eq!(count, at % SMALL_TREE + 1, "at {at}");
 }
 

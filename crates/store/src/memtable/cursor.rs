@@ -1,21 +1,24 @@
-//! Cursor over one tree of a memtable, as a snapshot sees it. `ordered.rs` explains why its batches stay valid.
+//! Changes of a range of one tree in one direction, as a snapshot sees them.
+//!
+//! The range's end is compared with one key of several, until it is near. `ordered.rs` explains why the batches stay valid.
 
 use std::ops::Bound;
 
 use super::Memtable;
+use super::arena::KeyRef;
 use super::node::{NodeRef, Past};
-use super::ordered::{Batch, Side, Target};
+use super::ordered::{Batch, Target};
 use super::tree_entry::TreeEntry;
-use crate::base::key::Version;
+use crate::base::key::{Direction, KeyRange, TreeId, Version};
 
-/// Prefetch distance in keys: about the time of a memory access divided by that of a step.
-const PREFETCH_AHEAD: usize = 8;
-/// Lines fetched for each: key, record header, start of the value.
-pub(super) const PREFETCH_LINES: usize = 2;
+/// Keys that are checked against the range's end by one comparison, of the last of them.
+const TOGETHER: usize = 8;
+/// Lines fetched for each key: key, record header, start of the value.
+const PREFETCH_LINES: usize = 2;
 
-/// The entry at the cursor. The slices live as long as the memtable, not only until the next step.
+/// A change that a snapshot sees. The slices live as long as the memtable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct CursorEntry<'m> {
+pub struct RangeChange<'m> {
     /// The key.
     pub key: &'m [u8],
     /// Its value; `None` for a deletion.
@@ -24,151 +27,191 @@ pub struct CursorEntry<'m> {
     pub version: Version,
 }
 
-/// Iterates over the keys of one tree in both directions. It allocates nothing, and writers do not disturb it.
-///
-/// The snapshot's version must be complete: every record up to it was inserted before the cursor was made.
-pub struct MemtableCursor<'m> {
+/// See the module's text.
+pub(crate) struct RangeCursor<'m, 'r> {
     table: &'m Memtable,
-    tree: Option<&'m TreeEntry>,
+    tree: &'m TreeEntry,
     version: Version,
+    range: KeyRange<'r>,
+    direction: Direction,
+    /// Records of older versions are hidden by a deleted range.
+    hidden_below: Version,
     batch: Batch,
-    /// Index in the batch.
-    at: usize,
-    current: Option<CursorEntry<'m>>,
+    /// Number of keys of the batch that were not passed yet, in the scan's order.
+    left: usize,
+    /// So many of them are known to be in the range.
+    within: usize,
+    /// A key of the range was found.
+    is_begun: bool,
+    /// The range ends within the next [`TOGETHER`] keys.
+    is_near_end: bool,
 }
 
-impl<'m> MemtableCursor<'m> {
-    pub(super) fn new(table: &'m Memtable, tree: Option<&'m TreeEntry>, version: Version) -> MemtableCursor<'m> {
-        MemtableCursor { table, tree, version, batch: Batch::empty(), at: 0, current: None }
+impl Memtable {
+    /// The changes of a range, as a snapshot of `version` sees them, in this direction. The version must be complete: every record
+    /// up to it was inserted before this call.
+    pub fn scan<'m>(
+        &'m self,
+        version: Version,
+        tree: TreeId,
+        range: KeyRange<'_>,
+        direction: Direction,
+    ) -> impl Iterator<Item = RangeChange<'m>> {
+        self.range(version, tree, range, direction, Version(0)).into_iter().flatten()
     }
 
-    /// The entry at the cursor: `None` before the first seek and past either end.
-    pub fn current(&self) -> Option<CursorEntry<'m>> {
-        self.current
-    }
-
-    /// The key at the cursor.
-    pub fn key(&self) -> Option<&'m [u8]> {
-        self.current.map(|entry| entry.key)
-    }
-
-    /// The value at the cursor; `None` also for a deletion.
-    pub fn value(&self) -> Option<&'m [u8]> {
-        self.current.and_then(|entry| entry.value)
-    }
-
-    /// Moves to the first key within the lower bound.
-    pub fn seek(&mut self, from: Bound<&[u8]>) -> Option<CursorEntry<'m>> {
-        let (target, past) = match from {
-            Bound::Unbounded => (Target::First, Past::Less),
-            Bound::Included(key) => (Target::At(key), Past::Less),
-            Bound::Excluded(key) => (Target::At(key), Past::LessOrEqual),
+    /// The changes of a range by a snapshot of `version`, without records below the version `hidden_below`. `None` if the tree has none.
+    pub(crate) fn range<'m, 'r>(
+        &'m self,
+        version: Version,
+        tree: TreeId,
+        range: KeyRange<'r>,
+        direction: Direction,
+        hidden_below: Version,
+    ) -> Option<RangeCursor<'m, 'r>> {
+        if self.is_empty() {
+            return None;
+        }
+        let tree = self.tree_entry(tree)?;
+        let mut batch = Batch::empty();
+        let (target, past) = match (direction, range.from, range.to) {
+            (Direction::Forward, Bound::Unbounded, _) => (Target::First, Past::Less),
+            (Direction::Forward, Bound::Included(key), _) => (Target::At(key), Past::Less),
+            (Direction::Forward, Bound::Excluded(key), _) => (Target::At(key), Past::LessOrEqual),
+            (Direction::Backward, _, Bound::Unbounded) => (Target::Last, Past::Less),
+            (Direction::Backward, _, Bound::Included(key)) => (Target::At(key), Past::LessOrEqual),
+            (Direction::Backward, _, Bound::Excluded(key)) => (Target::Below(key), Past::Less),
         };
-        let at = self.tree.and_then(|tree| self.batch.seek(&self.table.arena, tree, (target, past), Side::Both));
-        let Some(at) = at else { return self.end() };
-        self.at = at;
-        self.prefetch(at, at + PREFETCH_AHEAD);
-        self.settle_forward()
-    }
-
-    /// Moves to the last key within the upper bound.
-    pub fn seek_back(&mut self, to: Bound<&[u8]>) -> Option<CursorEntry<'m>> {
-        let (target, past) = match to {
-            Bound::Unbounded => (Target::Last, Past::Less),
-            Bound::Included(key) => (Target::At(key), Past::LessOrEqual),
-            Bound::Excluded(key) => (Target::Below(key), Past::Less),
+        let behind = batch.seek(&self.arena, tree, (target, past), direction)?;
+        let left = match direction {
+            Direction::Forward => batch.count.saturating_sub(behind),
+            Direction::Backward => behind,
         };
-        let at = self.tree.and_then(|tree| self.batch.seek(&self.table.arena, tree, (target, past), Side::Both));
-        let Some(behind) = at else { return self.end() };
-        self.at = behind;
-        self.settle_backward()
+        Some(RangeCursor {
+            table: self,
+            tree,
+            version,
+            range,
+            direction,
+            hidden_below,
+            batch,
+            left,
+            within: 0,
+            is_begun: false,
+            is_near_end: false,
+        })
     }
+}
 
-    /// Moves to the next key. Past the end it stays there until the next seek.
-    #[allow(clippy::should_implement_trait)] // An iterator cannot go back.
-    pub fn next(&mut self) -> Option<CursorEntry<'m>> {
-        self.current?;
-        self.at += 1;
-        self.settle_forward()
-    }
+impl<'m> Iterator for RangeCursor<'m, '_> {
+    type Item = RangeChange<'m>;
 
-    /// Moves to the previous key. Past the start it stays there until the next seek.
-    pub fn prev(&mut self) -> Option<CursorEntry<'m>> {
-        self.current?;
-        self.settle_backward()
-    }
-
-    /// Moves to the first visible key from `at` on.
-    fn settle_forward(&mut self) -> Option<CursorEntry<'m>> {
+    fn next(&mut self) -> Option<RangeChange<'m>> {
+        let arena = &self.table.arena;
         loop {
-            while self.at < self.batch.count {
-                self.prefetch(self.at + PREFETCH_AHEAD, self.at + PREFETCH_AHEAD + 1);
-                if self.stand() {
-                    return self.current;
-                }
-                self.at += 1;
+            if self.left == 0 && !self.turn() {
+                return None;
             }
-            let Some(next) = self.batch.next else { return self.end() };
-            self.enter(next);
+            if self.within == 0 && !self.look_ahead() {
+                self.end();
+                return None;
+            }
+            let place = self.key(0);
+            self.left -= 1;
+            self.within -= 1;
+            let Some(place) = place else { continue };
+            if let Some(record) = arena.visible(place, self.version)
+                && record.version >= self.hidden_below
+            {
+                return Some(RangeChange { key: arena.key(place).bytes, value: record.value, version: record.version });
+            }
+        }
+    }
+}
+
+impl RangeCursor<'_, '_> {
+    /// The key after `number` others of the batch that are left.
+    #[inline]
+    fn key(&self, number: usize) -> Option<KeyRef> {
+        match self.direction {
+            _ if number >= self.left => None,
+            Direction::Forward => self.batch.key(self.batch.count - self.left + number),
+            Direction::Backward => self.batch.key(self.left - 1 - number),
         }
     }
 
-    /// Starts the next leaf.
-    fn enter(&mut self, leaf: NodeRef) {
+    /// Compares the next keys with the range's end. False if the next key is past it.
+    fn look_ahead(&mut self) -> bool {
+        if !self.is_within(0) {
+            return false;
+        }
+        self.within = 1;
+        // A scan may want one change only.
+        if !std::mem::replace(&mut self.is_begun, true) || self.is_near_end {
+            return true;
+        }
+        let together = self.left.min(TOGETHER);
+        if self.is_within(together - 1) {
+            self.within = together;
+            self.prefetch(TOGETHER..2 * TOGETHER);
+        } else {
+            self.is_near_end = true;
+        }
+        true
+    }
+
+    #[inline]
+    fn is_within(&self, number: usize) -> bool {
+        let Some(place) = self.key(number) else { return false };
+        let key = self.table.arena.key(place).bytes;
+        match self.direction {
+            Direction::Forward => self.range.is_below_end(key),
+            Direction::Backward => self.range.is_above_start(key),
+        }
+    }
+
+    /// Reads the next leaf that has keys; false if there is none.
+    fn turn(&mut self) -> bool {
+        while self.left == 0 {
+            self.left = match self.direction {
+                Direction::Forward => match self.batch.next {
+                    Some(next) => self.read(next),
+                    None => return false,
+                },
+                Direction::Backward => {
+                    // The left neighbour may have been split since: only a descent finds the leaf just below the fence.
+                    let Some(low) = self.batch.low else { return false };
+                    let low = self.table.arena.key(low).bytes;
+                    let target = (Target::Below(low), Past::Less);
+                    match self.batch.seek(&self.table.arena, self.tree, target, self.direction) {
+                        Some(behind) => behind,
+                        None => return false,
+                    }
+                }
+            };
+        }
+        self.prefetch(0..TOGETHER);
+        true
+    }
+
+    fn read(&mut self, leaf: NodeRef) -> usize {
         self.batch.read(&self.table.arena, leaf);
-        self.at = 0;
-        self.prefetch(0, PREFETCH_AHEAD);
         if let Some(next) = self.batch.next {
             self.table.arena.get(next).prefetch();
         }
+        self.batch.count
     }
 
-    /// Moves to the last visible key before `at`.
-    fn settle_backward(&mut self) -> Option<CursorEntry<'m>> {
-        loop {
-            while self.at > 0 {
-                self.at -= 1;
-                if let Some(ahead) = self.at.checked_sub(PREFETCH_AHEAD) {
-                    self.prefetch(ahead, ahead + 1);
-                }
-                if self.stand() {
-                    return self.current;
-                }
-            }
-            // The left neighbour may have been split since: only a descent finds the leaf just below the fence.
-            let Some((tree, low)) = self.tree.zip(self.batch.low) else { return self.end() };
-            let low = self.table.arena.key(low).bytes;
-            match self.batch.seek(&self.table.arena, tree, (Target::Below(low), Past::Less), Side::Both) {
-                Some(behind) => self.at = behind,
-                None => return self.end(),
-            }
-            self.prefetch(self.at.saturating_sub(PREFETCH_AHEAD), self.at);
-        }
-    }
-
-    /// Moves to the key `at`, if the snapshot sees it.
-    fn stand(&mut self) -> bool {
-        let arena = &self.table.arena;
-        self.current = self.batch.key(self.at).and_then(|place| {
-            let record = arena.visible(place, self.version)?;
-            Some(CursorEntry { key: arena.key(place).bytes, value: record.value, version: record.version })
-        });
-        self.current.is_some()
-    }
-
-    fn end(&mut self) -> Option<CursorEntry<'m>> {
-        self.batch.count = 0;
+    fn end(&mut self) {
+        self.left = 0;
         self.batch.next = None;
         self.batch.low = None;
-        self.current = None;
-        None
     }
 
-    fn prefetch(&self, from: usize, to: usize) {
-        for at in from..to {
-            if let Some(key) = self.batch.key(at) {
-                self.table.arena.prefetch(key, PREFETCH_LINES);
-            }
+    #[inline]
+    fn prefetch(&self, numbers: std::ops::Range<usize>) {
+        for key in numbers.filter_map(|number| self.key(number)) {
+            self.table.arena.prefetch(key, PREFETCH_LINES);
         }
     }
 }

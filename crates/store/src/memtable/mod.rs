@@ -32,22 +32,20 @@ mod cursor;
 mod hash;
 mod node;
 mod ordered;
-mod range_cursor;
 mod ranges;
 mod tree_entry;
 
-use std::ops::Bound;
 use std::sync::Arc;
 
 use crate::base::error::StoreError;
-use crate::base::key::{KeyRange, TreeId, Version};
+use crate::base::key::{Direction, KeyRange, TreeId, Version};
 use crate::base::sync::atomic::{AtomicUsize, Ordering};
 use crate::disk::{Disk, ScratchFile};
 use arena::{Arena, AtomicRef, Fill, Record};
-pub use cursor::{CursorEntry, MemtableCursor};
+pub use cursor::RangeChange;
+pub(crate) use cursor::RangeCursor;
 use hash::{Index, KeyHash, Table};
 use node::{NODE_ENTRIES, Node};
-pub(crate) use range_cursor::{RangeChange, RangeCursor};
 pub use ranges::{BOUNDARIES_MAX, Stretch};
 use tree_entry::TreeEntry;
 
@@ -89,7 +87,7 @@ pub struct TreeChange<'m> {
     /// The tree.
     pub tree: TreeId,
     /// Key, value, version.
-    pub entry: CursorEntry<'m>,
+    pub entry: RangeChange<'m>,
 }
 
 /// The readers' side. The fields of a lookup share one cache line, apart from the fields that inserts change.
@@ -200,18 +198,7 @@ impl Memtable {
         if newest.is_none_or(|newest| newest <= version.0) {
             return false;
         }
-        let mut cursor = self.cursor(Version(u64::MAX), tree);
-        let mut entry = cursor.seek(range.from);
-        while let Some(found) = entry {
-            if !below(found.key, range.to) {
-                return false;
-            }
-            if found.version > version {
-                return true;
-            }
-            entry = cursor.next();
-        }
-        false
+        self.scan(Version(u64::MAX), tree, range, Direction::Forward).any(|change| change.version > version)
     }
 
     /// Allocates the memory that [`MemtableWriter::wants_memory`] has requested. For a background thread; one thread at a time.
@@ -227,11 +214,6 @@ impl Memtable {
     /// Prefetches what it reads next, some time after [`Memtable::foresee`].
     pub(crate) fn foresee_key(&self, tree: TreeId, key: &[u8]) {
         self.index.foresee_key(&self.arena, self.index.hash(tree, key));
-    }
-
-    /// A cursor over one tree, as a snapshot of `version` sees it.
-    pub fn cursor(&self, version: Version, tree: TreeId) -> MemtableCursor<'_> {
-        MemtableCursor::new(self, self.tree_entry(tree), version)
     }
 
     /// The trees with changed keys or deleted ranges, in order. Allocates: for checkpoints.
@@ -257,12 +239,8 @@ impl Memtable {
     /// The same for some trees, in this order.
     pub(crate) fn changes_of(&self, trees: Vec<TreeId>) -> impl Iterator<Item = TreeChange<'_>> {
         trees.into_iter().flat_map(move |tree| {
-            let mut cursor = self.cursor(Version(u64::MAX), tree);
-            let mut first = true;
-            std::iter::from_fn(move || {
-                let entry = if std::mem::take(&mut first) { cursor.seek(Bound::Unbounded) } else { cursor.next() };
-                entry.map(|entry| TreeChange { tree, entry })
-            })
+            let changes = self.scan(Version(u64::MAX), tree, KeyRange::ALL, Direction::Forward);
+            changes.map(move |entry| TreeChange { tree, entry })
         })
     }
 
@@ -307,15 +285,6 @@ impl Memtable {
             }
             at = entry.next.load();
         }
-    }
-}
-
-/// True if the key is within the upper bound.
-fn below(key: &[u8], to: Bound<&[u8]>) -> bool {
-    match to {
-        Bound::Unbounded => true,
-        Bound::Included(last) => key <= last,
-        Bound::Excluded(end) => key < end,
     }
 }
 

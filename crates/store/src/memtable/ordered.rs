@@ -11,6 +11,7 @@
 use super::arena::{Arena, Fill, KeyRef};
 use super::node::{NODE_ENTRIES, Node, NodeRef, Past};
 use super::tree_entry::TreeEntry;
+use crate::base::key::Direction;
 use crate::base::sync::atomic::Ordering;
 
 /// Target of a descent.
@@ -24,14 +25,6 @@ pub(super) enum Target<'k> {
     At(&'k [u8]),
     /// The leaf with the greatest keys below the key.
     Below(&'k [u8]),
-}
-
-/// The keys that a seek reads: those that the search skips, the rest, or both.
-#[derive(Clone, Copy)]
-pub(super) enum Side {
-    Skipped,
-    Rest,
-    Both,
 }
 
 /// A leaf as it was at one moment.
@@ -74,14 +67,14 @@ impl Batch {
         }
     }
 
-    /// Reads the leaf that `target` leads to; returns the number of keys that the search skips. Of the keys only those on the wanted
-    /// side of that place may be asked for.
+    /// Reads the leaf that `target` leads to; returns the number of keys that the search skips. A scan backward may ask for these
+    /// only, a scan forward only for the others.
     pub(super) fn seek(
         &mut self,
         arena: &Arena,
         tree: &TreeEntry,
         (target, past): (Target<'_>, Past),
-        side: Side,
+        direction: Direction,
     ) -> Option<usize> {
         loop {
             let (leaf, seq) = descend(arena, tree, target)?;
@@ -91,10 +84,9 @@ impl Batch {
                 Target::At(key) | Target::Below(key) => leaf.search(arena, 0, key, past),
             };
             let Ok(at) = at else { continue };
-            let wanted = match side {
-                Side::Both => (0, NODE_ENTRIES),
-                Side::Skipped => (0, at),
-                Side::Rest => (at, NODE_ENTRIES),
+            let wanted = match direction {
+                Direction::Forward => (at, NODE_ENTRIES),
+                Direction::Backward => (0, at),
             };
             self.copy(leaf, wanted);
             if leaf.unchanged(seq) {

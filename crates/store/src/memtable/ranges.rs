@@ -24,8 +24,8 @@ use std::ops::Bound;
 use std::sync::Arc;
 
 use super::arena::record_bytes;
-use super::{CursorEntry, Demand, Full, Memtable, MemtableWriter, below};
-use crate::base::key::{KeyRange, TreeId, Version};
+use super::{Demand, Full, Memtable, MemtableWriter, RangeChange};
+use crate::base::key::{Direction, KeyRange, TreeId, Version};
 use crate::base::limits::{RANGES_MAX, TREES_MAX};
 use crate::base::sync::atomic::Ordering;
 
@@ -76,10 +76,20 @@ impl Memtable {
         self.boundaries.load(Ordering::Relaxed) * 100 / BOUNDARIES_MAX
     }
 
+    /// The boundaries of a tree in a range of keys, in order, as a snapshot of `version` sees them.
+    fn boundaries(&self, version: Version, tree: TreeId, range: KeyRange<'_>) -> impl Iterator<Item = RangeChange<'_>> {
+        self.scan(version, boundaries_of(tree), range, Direction::Forward)
+    }
+
+    /// The last boundary within an upper bound.
+    fn last_boundary(&self, version: Version, tree: TreeId, to: Bound<&[u8]>) -> Option<RangeChange<'_>> {
+        let range = KeyRange { from: Bound::Unbounded, to };
+        self.scan(version, boundaries_of(tree), range, Direction::Backward).next()
+    }
+
     /// The version of the newest deleted range that a snapshot of `version` sees and that holds the key; 0: none.
     pub(super) fn deletion_of(&self, version: Version, tree: TreeId, key: &[u8]) -> Version {
-        let boundary = self.cursor(version, boundaries_of(tree)).seek_back(Bound::Included(key));
-        deletion(boundary.and_then(|entry| entry.value))
+        deletion(self.last_boundary(version, tree, Bound::Included(key)).and_then(|boundary| boundary.value))
     }
 
     /// The stretch in which a key lies, as a snapshot of `version` sees it.
@@ -89,25 +99,21 @@ impl Memtable {
 
     /// The last stretch with keys within an upper bound.
     pub fn stretch_below(&self, version: Version, tree: TreeId, to: Bound<&[u8]>) -> Stretch<'_> {
-        let mut cursor = self.cursor(version, boundaries_of(tree));
-        match cursor.seek_back(to) {
-            Some(first) => {
-                Stretch { from: first.key, deleted: deletion(first.value), to: cursor.next().map(|next| next.key) }
-            }
-            None => Stretch { from: &[], deleted: Version(0), to: cursor.seek(Bound::Unbounded).map(|next| next.key) },
-        }
+        let first = self.last_boundary(version, tree, to);
+        let from = first.map_or(Bound::Unbounded, |first| Bound::Excluded(first.key));
+        let next = self.boundaries(version, tree, KeyRange { from, to: Bound::Unbounded }).next();
+        let (from, deleted) = first.map_or((&[][..], Version(0)), |first| (first.key, deletion(first.value)));
+        Stretch { from, to: next.map(|next| next.key), deleted }
     }
 
     /// The deleted stretches of a tree as a snapshot of `version` sees them, in order. Allocates: for checkpoints.
     pub fn deleted(&self, version: Version, tree: TreeId) -> Vec<Stretch<'_>> {
         let mut found: Vec<Stretch<'_>> = Vec::new();
-        let mut cursor = self.cursor(version, boundaries_of(tree));
-        let mut boundary = cursor.seek(Bound::Unbounded);
-        while let Some(entry) = boundary {
-            boundary = cursor.next();
+        let mut boundaries = self.boundaries(version, tree, KeyRange::ALL).peekable();
+        while let Some(entry) = boundaries.next() {
             let deleted = deletion(entry.value);
             if deleted > Version(0) {
-                found.push(Stretch { from: entry.key, to: boundary.map(|next| next.key), deleted });
+                found.push(Stretch { from: entry.key, to: boundaries.peek().map(|next| next.key), deleted });
             }
         }
         found
@@ -127,15 +133,8 @@ impl Memtable {
         if self.deletion_of(now, tree, from) > version {
             return true;
         }
-        let mut cursor = self.cursor(now, boundaries_of(tree));
-        let mut boundary = cursor.seek(Bound::Excluded(from));
-        while let Some(entry) = boundary.filter(|entry| below(entry.key, range.to)) {
-            if deletion(entry.value) > version {
-                return true;
-            }
-            boundary = cursor.next();
-        }
-        false
+        let inside = KeyRange { from: Bound::Excluded(from), to: range.to };
+        self.boundaries(now, tree, inside).any(|boundary| deletion(boundary.value) > version)
     }
 }
 
@@ -147,8 +146,8 @@ impl MemtableWriter {
         let steps = boundaries_of(tree);
         let now = Version(u64::MAX);
         let behind = to.map(|to| (to, table.stretch_of(now, tree, to))).filter(|(to, behind)| behind.from != *to);
-        let mut cursor = table.cursor(now, steps);
-        let is_new = cursor.seek(Bound::Included(from)).is_none_or(|entry| entry.key != from);
+        let at = |key| KeyRange { from: Bound::Included(key), to: Bound::Included(key) };
+        let is_new = table.boundaries(now, tree, at(from)).next().is_none();
         let boundaries = table.boundaries.load(Ordering::Relaxed) + usize::from(is_new) + usize::from(behind.is_some());
         if boundaries > BOUNDARIES_MAX {
             return Err(Full);
@@ -158,20 +157,13 @@ impl MemtableWriter {
         if let Some((to, behind)) = behind {
             self.put_boundary(version, steps, to, behind.deleted)?;
         }
-        let is_inside = |entry: &CursorEntry<'_>| to.is_none_or(|to| entry.key < to);
-        let mut inside = cursor.seek(Bound::Excluded(from)).filter(is_inside);
-        let mut count = 0;
-        while inside.is_some() {
-            count += 1;
-            inside = cursor.next().filter(is_inside);
-        }
+        let inside = KeyRange { from: Bound::Excluded(from), to: to.map_or(Bound::Unbounded, Bound::Excluded) };
+        let count = table.boundaries(now, tree, inside).count();
         if !self.has_room_for_boundaries(steps, from, is_new, count) {
             return Err(Full);
         }
-        let mut inside = cursor.seek(Bound::Excluded(from)).filter(is_inside);
-        while let Some(entry) = inside {
-            self.put_boundary(version, steps, entry.key, version)?;
-            inside = cursor.next().filter(is_inside);
+        for boundary in table.boundaries(now, tree, inside) {
+            self.put_boundary(version, steps, boundary.key, version)?;
         }
         self.put_boundary(version, steps, from, version)?;
         table.index.note_ranges();

@@ -348,7 +348,7 @@ impl Engine {
         let keys = table.len() as u64;
         let (bytes, live) = (table.used_bytes() as u64, self.tree.live_pages().into());
         let most = keys.div_ceil(pieces::count(keys, bytes, live, self.options.memtable_bytes));
-        let mut walk = Walk::after(&table, frozen.version(), reached);
+        let mut walk = Walk::after(&table, frozen.version(), reached.as_ref());
         let progress = Arc::new(Progress::of(keys, self.log.bytes_written()));
         let pacer = self.pacer(&progress);
         let view = loop {

@@ -15,10 +15,10 @@ use std::iter::Peekable;
 use std::ops::Bound;
 
 use crate::base::error::StoreError;
-use crate::base::key::{TreeId, Version};
+use crate::base::key::{Direction, KeyRange, TreeId, Version};
 use crate::base::limits::CATALOG;
 use crate::engine::read::catalog;
-use crate::memtable::{self, Memtable, MemtableCursor, Stretch};
+use crate::memtable::{Memtable, Stretch};
 use crate::tree::{Cut, PAGE_BYTES, TreeWriter};
 
 /// Maximum number of pieces of a checkpoint: each syncs twice, and writes catalog and space map once.
@@ -58,23 +58,28 @@ pub(super) struct Walk<'m> {
     /// Trees that are not done, in reverse order.
     trees: Vec<TreeId>,
     /// Remaining records of the current tree, once begun.
-    entries: Option<Entries<'m>>,
+    entries: Option<Peekable<Box<dyn Iterator<Item = Change<'m>> + 'm>>>,
     reached: Option<Reached>,
 }
 
 impl<'m> Walk<'m> {
     /// Starts after `reached`, or at the beginning.
-    pub(super) fn after(table: &'m Memtable, version: Version, reached: Option<Reached>) -> Walk<'m> {
+    pub(super) fn after(table: &'m Memtable, version: Version, reached: Option<&'m Reached>) -> Walk<'m> {
         let mut trees = table.trees();
         trees.reverse();
-        let mut walk = Walk { table, version, trees, entries: None, reached };
-        if let Some(reached) = &walk.reached {
+        let mut walk = Walk { table, version, trees, entries: None, reached: reached.cloned() };
+        if let Some(reached) = reached {
             walk.trees.retain(|tree| *tree >= reached.tree);
-            let from = Bound::Excluded(reached.key.as_slice());
-            let current = walk.trees.last().filter(|tree| **tree == reached.tree);
-            walk.entries = current.map(|tree| Entries::new(table, version, *tree, from));
+            if walk.trees.last() == Some(&reached.tree) {
+                walk.begin(reached.tree, Bound::Excluded(&reached.key));
+            }
         }
         walk
+    }
+
+    fn begin(&mut self, tree: TreeId, from: Bound<&'m [u8]>) {
+        let entries: Box<dyn Iterator<Item = Change<'m>>> = Box::new(entries(self.table, self.version, tree, from));
+        self.entries = Some(entries.peekable());
     }
 
     /// Merges the next `most` records, or all that are left, into the trees; calls `note` for each. False if nothing is left.
@@ -89,23 +94,27 @@ impl<'m> Walk<'m> {
     ) -> Result<bool, StoreError> {
         let mut left = most;
         while let Some(&tree) = self.trees.last() {
-            let (entries, cuts) = match &mut self.entries {
-                Some(entries) => (entries, Vec::new()),
-                None => {
-                    let entries = Entries::new(self.table, self.version, tree, Bound::Unbounded);
-                    (self.entries.insert(entries), cuts(&self.table.deleted(self.version, tree)))
-                }
-            };
+            let mut cuts = Vec::new();
+            if self.entries.is_none() {
+                self.begin(tree, Bound::Unbounded);
+                cuts = joined(&self.table.deleted(self.version, tree));
+            }
+            let Some(entries) = &mut self.entries else { return Ok(false) };
             if tree == CATALOG {
                 name_trees(writer, self.table, self.version)?;
             }
-            entries.left = left;
-            writer.merge_with(tree, &cuts, entries.by_ref().inspect(|_| note()))?;
-            left = entries.left;
-            if let Some(key) = entries.last {
+            let mut last = None;
+            let next = || {
+                let change = entries.next_if(|_| left > 0)?;
+                (left, last) = (left - 1, Some(change.0));
+                note();
+                Some(change)
+            };
+            writer.merge_with(tree, &cuts, std::iter::from_fn(next))?;
+            if let Some(key) = last {
                 self.reached = Some(Reached { tree, key: key.to_vec() });
             }
-            if entries.next.is_some() {
+            if entries.peek().is_some() {
                 return Ok(true);
             }
             self.entries = None;
@@ -136,9 +145,7 @@ pub(in crate::engine) fn name_trees(
     version: Version,
 ) -> Result<(), StoreError> {
     writer.set_name(CATALOG, "names")?;
-    let mut entries = Entries::new(table, version, CATALOG, Bound::Unbounded);
-    entries.left = u64::MAX;
-    for (key, value) in entries {
+    for (key, value) in entries(table, version, CATALOG, Bound::Unbounded) {
         if let Some((name, id)) = catalog::row(key, value) {
             writer.set_name(id, name)?;
         }
@@ -147,7 +154,7 @@ pub(in crate::engine) fn name_trees(
 }
 
 /// The deleted stretches as cuts; adjacent stretches are joined.
-fn cuts<'m>(deleted: &[Stretch<'m>]) -> Vec<Cut<'m>> {
+fn joined<'m>(deleted: &[Stretch<'m>]) -> Vec<Cut<'m>> {
     let mut cuts: Vec<Cut<'m>> = Vec::new();
     for Stretch { from, to, .. } in deleted {
         match cuts.last_mut() {
@@ -160,58 +167,20 @@ fn cuts<'m>(deleted: &[Stretch<'m>]) -> Vec<Cut<'m>> {
 
 type Change<'m> = (&'m [u8], Option<&'m [u8]>);
 
-/// The newest record of each key of one tree, in order, without those that a range deleted, up to [`Entries::left`] of them.
-struct Entries<'m> {
-    cursor: MemtableCursor<'m>,
-    /// Deleted stretches from the cursor's position on.
-    deleted: Peekable<std::vec::IntoIter<Stretch<'m>>>,
-    next: Option<Change<'m>>,
-    left: u64,
-    /// The last key returned.
-    last: Option<&'m [u8]>,
-}
-
-impl<'m> Entries<'m> {
-    fn new(table: &'m Memtable, version: Version, tree: TreeId, from: Bound<&[u8]>) -> Entries<'m> {
-        let deleted = table.deleted(version, tree).into_iter().peekable();
-        let mut cursor = table.cursor(version, tree);
-        let first = cursor.seek(from);
-        let mut entries = Entries { cursor, deleted, next: None, left: 0, last: None };
-        entries.next = entries.undeleted(first);
-        entries
-    }
-
-    /// This record, or the first one after it that no range deleted.
-    fn undeleted(&mut self, mut entry: Option<memtable::CursorEntry<'m>>) -> Option<Change<'m>> {
-        while let Some(found) = entry {
-            if !self.is_deleted(found.key, found.version) {
-                return Some((found.key, found.value));
-            }
-            entry = self.cursor.next();
-        }
-        None
-    }
-
-    fn is_deleted(&mut self, key: &[u8], version: Version) -> bool {
-        while self.deleted.next_if(|stretch| stretch.to.is_some_and(|to| to <= key)).is_some() {}
-        self.deleted.peek().is_some_and(|stretch| stretch.from <= key && version < stretch.deleted)
-    }
-}
-
-impl<'m> Iterator for Entries<'m> {
-    type Item = Change<'m>;
-
-    fn next(&mut self) -> Option<Change<'m>> {
-        if self.left == 0 {
-            return None;
-        }
-        let change = self.next?;
-        self.left -= 1;
-        self.last = Some(change.0);
-        let following = self.cursor.next();
-        self.next = self.undeleted(following);
-        Some(change)
-    }
+/// The newest record of each key of one tree, in order, without those that a range deleted.
+fn entries<'m>(
+    table: &'m Memtable,
+    version: Version,
+    tree: TreeId,
+    from: Bound<&'m [u8]>,
+) -> impl Iterator<Item = Change<'m>> {
+    let mut deleted = table.deleted(version, tree).into_iter().peekable();
+    let changes = table.scan(version, tree, KeyRange { from, to: Bound::Unbounded }, Direction::Forward);
+    let undeleted = changes.filter(move |change| {
+        while deleted.next_if(|stretch| stretch.to.is_some_and(|to| to <= change.key)).is_some() {}
+        !deleted.peek().is_some_and(|stretch| stretch.from <= change.key && change.version < stretch.deleted)
+    });
+    undeleted.map(|change| (change.key, change.value))
 }
 
 #[cfg(test)]

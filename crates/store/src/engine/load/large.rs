@@ -241,19 +241,7 @@ impl LargeTx {
         self.engine.claims.range(tree, range);
         let is_newer = |table: &Memtable, version| table.changed_since(Version(version), tree, range);
         self.newest(&is_newer, |view| {
-            let mut cursor = self.own.table().cursor(OWN, tree);
-            let mut entry = match direction {
-                Direction::Forward => cursor.seek(range.from),
-                Direction::Backward => cursor.seek_back(range.to),
-            };
-            let own = std::iter::from_fn(|| {
-                let own = entry.filter(|own| range.is_above_start(own.key) && range.is_below_end(own.key))?;
-                entry = match direction {
-                    Direction::Forward => cursor.next(),
-                    Direction::Backward => cursor.prev(),
-                };
-                Some((own.key, own.value))
-            });
+            let own = self.own.table().scan(OWN, tree, range, direction).map(|change| (change.key, change.value));
             let mut merge = Merge::new(own, direction, visit);
             view.scan(tree, range, direction, &mut |key, value| merge.take(key, value))?;
             merge.finish();
