@@ -6,14 +6,14 @@
 
 #![allow(clippy::unwrap_used)] // A measuring program: any failure ends it.
 
-use std::ops::Bound;
+use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Instant;
 
 use store::disk::{Disk, DiskFile, SystemDisk};
 use store::log::LogPosition;
 use store::tree::{TreeFile, TreeView};
-use store::{Sorter, TreeId, Version};
+use store::{Direction, KeyRange, Sorter, TreeId, Version};
 
 const TREE: TreeId = TreeId(1);
 const VALUE_BYTES: usize = 400;
@@ -56,13 +56,12 @@ fn random_reads(view: &TreeView, count: u64, long: bool, seed: u64) -> f64 {
 fn scan(view: &TreeView) -> (u64, f64) {
     let (mut rows, mut sum) = (0, 0u64);
     let started = Instant::now();
-    let mut cursor = view.cursor(TREE);
-    cursor.seek(Bound::Unbounded).unwrap();
-    while cursor.is_valid() {
-        sum += u64::from(cursor.key()[0]) + u64::from(cursor.value().unwrap()[0]);
+    view.scan(TREE, KeyRange::ALL, Direction::Forward, &mut |key, value| {
+        sum += u64::from(key[0]) + u64::from(value[0]);
         rows += 1;
-        cursor.next().unwrap();
-    }
+        ControlFlow::Continue(())
+    })
+    .unwrap();
     std::hint::black_box(sum);
     (rows, rows as f64 / started.elapsed().as_secs_f64())
 }

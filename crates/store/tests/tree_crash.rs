@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 use std::io;
-use std::ops::Bound;
+use std::ops::ControlFlow;
 use std::sync::{Arc, Mutex};
 
 use crate::hooked_disk::{HookedDisk, Hooks};
@@ -15,7 +15,7 @@ use rand::{RngExt, SeedableRng};
 use store::disk::{DiskFile, SystemDisk};
 use store::log::LogPosition;
 use store::tree::TreeFile;
-use store::{TreeId, Version};
+use store::{Direction, KeyRange, TreeId, Version};
 
 const NAME: &str = "trees";
 const MAP_BYTES: u64 = 1 << 32;
@@ -161,12 +161,11 @@ fn check_recovery(image: &[u8], acknowledged: u64, models: &[Model]) {
         assert!(report.is_clean(), "version {version}: {:?}", report.faults);
         let mut found = Model::new();
         for tree in TREES {
-            let mut cursor = view.cursor(tree);
-            cursor.seek(Bound::Unbounded).unwrap();
-            while cursor.is_valid() {
-                found.insert((tree.0, cursor.key().to_vec()), cursor.value().unwrap().to_vec());
-                cursor.next().unwrap();
-            }
+            view.scan(tree, KeyRange::ALL, Direction::Forward, &mut |key, value| {
+                found.insert((tree.0, key.to_vec()), value.to_vec());
+                ControlFlow::Continue(())
+            })
+            .unwrap();
         }
         assert!(found == models[version as usize], "the data of version {version} differs");
     }

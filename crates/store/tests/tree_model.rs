@@ -1,7 +1,7 @@
 //! The tree file compared with a `BTreeMap`: the same random changes to both, then every way of reading must agree.
 
 use std::collections::BTreeMap;
-use std::ops::Bound;
+use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
 
 use rand::rngs::SmallRng;
@@ -9,7 +9,7 @@ use rand::{RngExt, SeedableRng};
 use store::disk::SystemDisk;
 use store::log::LogPosition;
 use store::tree::{TreeFile, TreeView};
-use store::{TreeId, Version};
+use store::{Direction, Entry, KeyRange, TreeId, Version};
 
 type Model = BTreeMap<Vec<u8>, Vec<u8>>;
 type Edits = BTreeMap<Vec<u8>, Option<Vec<u8>>>;
@@ -85,37 +85,39 @@ fn check_view(view: &TreeView, model: &Model) {
     let report = view.verify();
     assert!(report.is_clean(), "{:?}", &report.faults[..report.faults.len().min(5)]);
     assert_eq!(view.entries(TREE), model.len() as u64);
-    let mut cursor = view.cursor(TREE);
-    cursor.seek(Bound::Unbounded).unwrap();
-    for (key, value) in model {
-        assert!(cursor.is_valid());
-        assert_eq!(cursor.key(), key);
-        assert_eq!(cursor.value().unwrap(), value);
-        cursor.next().unwrap();
+    let mut expected: Vec<Entry> = model.iter().map(|(key, value)| (key.clone(), value.clone())).collect();
+    for direction in [Direction::Forward, Direction::Backward] {
+        assert!(scanned(view, KeyRange::ALL, direction, usize::MAX) == expected, "{direction:?}");
+        expected.reverse();
     }
-    assert!(!cursor.is_valid());
-    cursor.seek_back(Bound::Unbounded).unwrap();
-    for (key, value) in model.iter().rev() {
-        assert_eq!((cursor.key(), cursor.value().unwrap()), (key.as_slice(), value.as_slice()));
-        cursor.previous().unwrap();
-    }
-    assert!(!cursor.is_valid());
 }
 
-/// Reads by key and seeks from bounds on and beside keys.
+/// The first entries of a range in this direction.
+fn scanned(view: &TreeView, range: KeyRange<'_>, direction: Direction, most: usize) -> Vec<Entry> {
+    let mut found = Vec::new();
+    view.scan(TREE, range, direction, &mut |key, value| {
+        found.push((key.to_vec(), value.to_vec()));
+        if found.len() == most { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    })
+    .unwrap();
+    found
+}
+
+/// Reads by key, and scans from bounds on and beside keys.
 #[track_caller]
-fn check_seeks(view: &TreeView, model: &Model, probes: impl Iterator<Item = Vec<u8>>) {
-    let mut cursor = view.cursor(TREE);
+fn check_bounds(view: &TreeView, model: &Model, probes: impl Iterator<Item = Vec<u8>>) {
     for key in probes {
         assert_eq!(view.get(TREE, &key).unwrap(), model.get(&key).map(Vec::as_slice));
         let probe = key.as_slice();
         for bound in [Bound::Included(probe), Bound::Excluded(probe)] {
-            cursor.seek(bound).unwrap();
-            let expected = model.range::<[u8], _>((bound, Bound::Unbounded)).next().map(|(key, _)| key.as_slice());
-            assert_eq!(cursor.is_valid().then(|| cursor.key()), expected, "seek {bound:?}");
-            cursor.seek_back(bound).unwrap();
-            let expected = model.range::<[u8], _>((Bound::Unbounded, bound)).next_back().map(|(key, _)| key.as_slice());
-            assert_eq!(cursor.is_valid().then(|| cursor.key()), expected, "seek back {bound:?}");
+            let above = KeyRange { from: bound, to: Bound::Unbounded };
+            let expected = model.range::<[u8], _>((bound, Bound::Unbounded)).take(3);
+            let expected: Vec<Entry> = expected.map(|(key, value)| (key.clone(), value.clone())).collect();
+            assert_eq!(scanned(view, above, Direction::Forward, 3), expected, "from {bound:?}");
+            let below = KeyRange { from: Bound::Unbounded, to: bound };
+            let expected = model.range::<[u8], _>((Bound::Unbounded, bound)).rev().take(3);
+            let expected: Vec<Entry> = expected.map(|(key, value)| (key.clone(), value.clone())).collect();
+            assert_eq!(scanned(view, below, Direction::Backward, 3), expected, "down from {bound:?}");
         }
     }
 }
@@ -178,7 +180,7 @@ fn check_random_merges(seed: u64, keys: Keys, rounds: usize, edits_max: usize) {
             .collect();
         let view = bed.merge(&edits);
         check_view(&view, &bed.model);
-        check_seeks(&view, &bed.model, (0..50).map(|_| key(keys, &mut rng)));
+        check_bounds(&view, &bed.model, (0..50).map(|_| key(keys, &mut rng)));
         if round % 4 == 3 {
             let view = bed.delete_range(key(keys, &mut rng), rng.random_ratio(3, 4).then(|| key(keys, &mut rng)));
             check_view(&view, &bed.model);

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use std::io;
-use std::ops::Bound;
+use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
@@ -14,7 +14,7 @@ use rand::{RngExt, SeedableRng};
 use store::disk::DiskFile;
 use store::log::LogPosition;
 use store::tree::{BulkBuilder, TreeFile, TreeView};
-use store::{StoreError, TreeId, Version};
+use store::{Direction, KeyRange, StoreError, TreeId, Version};
 
 const TREE: TreeId = TreeId(0);
 const OTHER: TreeId = TreeId(1);
@@ -42,15 +42,24 @@ fn update(file: &TreeFile, rng: &mut SmallRng, entries: u64, count: u64) {
 }
 
 fn sum(view: &TreeView, tree: TreeId) -> u64 {
-    let mut cursor = view.cursor(tree);
-    cursor.seek(Bound::Unbounded).unwrap();
     let mut sum = 0u64;
-    while cursor.is_valid() {
-        let value = cursor.value().unwrap().iter().map(|byte| u64::from(*byte)).sum::<u64>();
-        sum = sum.rotate_left(1) ^ value;
-        cursor.next().unwrap();
-    }
+    view.scan(tree, KeyRange::ALL, Direction::Forward, &mut |_, value| {
+        sum = sum.rotate_left(1) ^ value.iter().map(|byte| u64::from(*byte)).sum::<u64>();
+        ControlFlow::Continue(())
+    })
+    .unwrap();
     sum
+}
+
+/// All entries of a tree.
+fn entries(view: &TreeView, tree: TreeId) -> Vec<(Vec<u8>, Vec<u8>)> {
+    let mut entries = Vec::new();
+    view.scan(tree, KeyRange::ALL, Direction::Forward, &mut |key, value| {
+        entries.push((key.to_vec(), value.to_vec()));
+        ControlFlow::Continue(())
+    })
+    .unwrap();
+    entries
 }
 
 #[test]
@@ -143,15 +152,8 @@ fn a_bulk_build_and_the_same_entries_merged_in_small_steps_give_the_same_tree() 
         writer.finish(Version(1), LogPosition::default()).unwrap();
     }
     let view = file.view();
-    let (mut a, mut b) = (view.cursor(TREE), view.cursor(OTHER));
-    a.seek(Bound::Unbounded).unwrap();
-    b.seek(Bound::Unbounded).unwrap();
-    for _ in 0..8000 {
-        assert_eq!((a.key(), a.value().unwrap()), (b.key(), b.value().unwrap()));
-        a.next().unwrap();
-        b.next().unwrap();
-    }
-    assert!(!a.is_valid() && !b.is_valid());
+    let all = entries(&view, TREE);
+    assert!(all.len() == 8000 && all == entries(&view, OTHER));
     let report = view.verify();
     assert!(report.is_clean(), "{:?}", report.faults);
     assert!(report.trees[0].fill() > 0.9, "bulk build {:?}", report.trees[0]);

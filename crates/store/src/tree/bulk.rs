@@ -11,10 +11,9 @@ use super::build::chunk_writer::Pace;
 use super::build::output::Output;
 use super::build::run::Held;
 use super::file::TreeFile;
-use super::format::node::Stored;
 use super::format::page::{Extent, VALUE_INLINE_MAX};
 use super::format::root::Root;
-use super::read::walk::Walk;
+use super::read::whole::WholeTree;
 use super::state::shared::{Growth, Shared};
 use crate::base::error::StoreError;
 use crate::base::limits::check_limits;
@@ -93,7 +92,7 @@ impl BulkRoot {
     pub fn read(&self) -> Result<BulkCursor<'_>, StoreError> {
         self.shared.cover()?;
         let lost = self.shared.lost();
-        Ok(BulkCursor { walk: Walk::new(&self.shared, self.root, true), shared: &self.shared, lost, is_begun: false })
+        Ok(BulkCursor { entries: WholeTree::new(&self.shared, self.root), shared: &self.shared, lost })
     }
 
     /// The tree and its pages, which the caller now has to free.
@@ -104,37 +103,29 @@ impl BulkRoot {
 
 /// Reads a finished build from its start to its end.
 pub struct BulkCursor<'r> {
-    walk: Walk<'r>,
+    entries: WholeTree<'r>,
     shared: &'r Shared,
     /// Number of lost pages before the first read.
     lost: u64,
-    is_begun: bool,
 }
 
 impl BulkCursor<'_> {
     /// Moves to the next entry; false after the last.
     pub fn advance(&mut self) -> Result<bool, StoreError> {
-        if std::mem::replace(&mut self.is_begun, true) {
-            self.walk.next()?
-        } else {
-            self.walk.first()?
-        }
+        let is_any = self.entries.advance()?;
         // A lost leaf is a page of zeros and so no leaf; this check is for overflow values.
         self.shared.check_lost(self.lost)?;
-        Ok(self.walk.is_valid())
+        Ok(is_any)
     }
 
     /// The key; empty after the last entry.
     pub fn key(&self) -> &[u8] {
-        self.walk.key()
+        self.entries.key()
     }
 
     /// The value.
     pub fn value(&self) -> Result<&[u8], StoreError> {
-        match self.walk.stored() {
-            Stored::Inline(value) => Ok(value),
-            Stored::Overflow(place) => self.shared.overflow(place, true),
-        }
+        self.entries.value()
     }
 }
 

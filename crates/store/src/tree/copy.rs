@@ -21,11 +21,9 @@ use std::ops::ControlFlow;
 use super::build::chunk_writer::Pace;
 use super::bulk::{BulkBuilder, BulkRoot};
 use super::file::TreeFile;
-use super::format::node::{Node, Stored};
-use super::format::page::{Damage, PAGE_BYTES, PageNo};
-use super::format::root::Root;
+use super::format::page::{Damage, PAGE_BYTES};
 use super::read::view::{TreeInfo, TreeView};
-use super::state::shared::Shared;
+use super::read::whole::WholeTree;
 use crate::base::error::StoreError;
 use crate::base::key::{TreeId, Version, Visit};
 use crate::disk::Disk;
@@ -174,67 +172,27 @@ pub(crate) fn given_up() -> StoreError {
 fn copy_tree(
     view: &TreeView,
     tree: TreeId,
-    builder: BulkBuilder,
+    mut builder: BulkBuilder,
     report: &mut Report<'_, '_>,
 ) -> Result<BulkRoot, StoreError> {
-    let Root { page, level, entries } = view.root(tree);
-    let shared = view.shared();
-    let mut walk = Walk { shared, builder, key: Vec::new(), last_key: Vec::new(), report };
-    if page != PageNo::NONE {
-        walk.node(page, level)?;
-    }
-    if walk.builder.entries() != entries {
-        return Err(shared.damage(page, Damage("tree holds another number of entries than the catalog says")));
-    }
-    walk.builder.finish()
-}
-
-/// A pass over one tree, in key order, that pushes its entries.
-struct Walk<'v, 't, 'w, 'f> {
-    shared: &'v Shared,
-    builder: BulkBuilder,
-    key: Vec<u8>,
-    last_key: Vec<u8>,
-    report: &'t mut Report<'w, 'f>,
-}
-
-impl Walk<'_, '_, '_, '_> {
-    /// Each recursion goes down one level. Each leaf has an entry, so a page reached twice ends it with an error.
-    fn node(&mut self, place: PageNo, level: u8) -> Result<(), StoreError> {
-        let shared = self.shared;
-        let node = shared.checked_node(place, level)?;
-        if level == 0 {
-            return self.leaf(place, &node);
+    let (shared, root) = (view.shared(), view.root(tree));
+    let mut entries = WholeTree::new(shared, root);
+    let mut last_key = Vec::new();
+    // Each leaf has an entry, so a page reached twice ends it with an error.
+    while entries.advance()? {
+        if builder.entries() > 0 && entries.key() <= last_key.as_slice() {
+            return Err(shared.damage(entries.place(), Damage("keys out of order")));
         }
-        let child = |index| node.child(index).map_err(|damage| shared.damage(place, damage));
-        if level == 1 {
-            shared.read_ahead((0..=node.count()).filter_map(|index| node.child(index).ok()));
+        builder.push(entries.key(), entries.value()?)?;
+        last_key.clear();
+        last_key.extend_from_slice(entries.key());
+        report.progress.entries += 1;
+        if report.progress.entries.is_multiple_of(ENTRIES_PER_REPORT) {
+            report.say()?;
         }
-        for index in 0..=node.count() {
-            self.node(child(index)?, level - 1)?;
-        }
-        Ok(())
     }
-
-    fn leaf(&mut self, place: PageNo, leaf: &Node<'_>) -> Result<(), StoreError> {
-        let shared = self.shared;
-        let damage = |damage| shared.damage(place, damage);
-        for index in 0..leaf.count() {
-            leaf.key_into(index, &mut self.key).map_err(damage)?;
-            if self.builder.entries() > 0 && self.key <= self.last_key {
-                return Err(damage(Damage("keys out of order")));
-            }
-            let value = match leaf.stored(index).map_err(damage)? {
-                Stored::Inline(value) => value,
-                Stored::Overflow(value) => shared.overflow(value, true)?,
-            };
-            self.builder.push(&self.key, value)?;
-            std::mem::swap(&mut self.key, &mut self.last_key);
-            self.report.progress.entries += 1;
-            if self.report.progress.entries.is_multiple_of(ENTRIES_PER_REPORT) {
-                self.report.say()?;
-            }
-        }
-        Ok(())
+    if builder.entries() != root.entries {
+        return Err(shared.damage(root.page, Damage("tree holds another number of entries than the catalog says")));
     }
+    builder.finish()
 }

@@ -42,7 +42,6 @@ pub use format::meta::Meta;
 pub(crate) use format::page::overflow_pages;
 pub use format::page::{PAGE_BYTES, PageNo, VALUE_INLINE_MAX};
 pub use opening::Opening;
-pub use read::cursor::TreeCursor;
 pub(crate) use read::direct::{Lack, LastPages, SearchOutcome};
 pub(crate) use read::entries::{LeafEntries, Leaves, WaitLimits};
 pub use read::view::{TreeInfo, TreeView};

@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::ops::Bound;
+use std::ops::{Bound, ControlFlow};
 use std::path::Path;
 
 use store::disk::SystemDisk;
@@ -94,7 +94,7 @@ fn content(store: &Store) -> Result<State, StoreError> {
     let whole = KeyRange { from: Bound::Unbounded, to: Bound::Unbounded };
     reader.snapshot().scan(tree, whole, Direction::Forward, &mut |key, value| {
         state.insert(key.to_vec(), value.to_vec());
-        std::ops::ControlFlow::Continue(())
+        ControlFlow::Continue(())
     })?;
     Ok(state)
 }
@@ -153,20 +153,15 @@ pub(crate) fn check_tree(directory: &Path, bytes: &[u8]) -> bool {
     for tree in trees.into_iter().chain([TREE]) {
         for key in [&b""[..], b"long", &[7; 8], &[255; 300]] {
             let _ = view.get(tree, key);
-            let mut cursor = view.cursor(tree);
-            let _ = cursor.seek(Bound::Included(key)).and_then(|()| cursor.previous());
+            let below = KeyRange { from: Bound::Unbounded, to: Bound::Excluded(key) };
+            let _ = view.scan(tree, below, Direction::Backward, &mut |_, _| ControlFlow::Break(()));
         }
-        let mut cursor = view.cursor(tree);
-        let (mut steps, mut last) = (0, Vec::new());
-        let mut walked = cursor.seek(Bound::Unbounded);
-        while walked.is_ok() && cursor.is_valid() {
+        let mut steps = 0;
+        let _ = view.scan(tree, KeyRange::ALL, Direction::Forward, &mut |_, _| {
             assert!(steps < WALK_MAX, "a walk without end");
             steps += 1;
-            last.clear();
-            last.extend_from_slice(cursor.key());
-            let _ = cursor.value();
-            walked = cursor.next();
-        }
+            ControlFlow::Continue(())
+        });
     }
     let _ = (view.verify().is_clean(), file.space_stat());
     if let Ok(mut writer) = file.begin(Box::new(|_, _, _| Ok(()))) {

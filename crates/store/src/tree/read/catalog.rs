@@ -12,7 +12,7 @@
 
 use std::sync::Arc;
 
-use super::walk::Walk;
+use super::whole::WholeTree;
 use crate::base::error::StoreError;
 use crate::base::limits::TREES_MAX;
 use crate::tree::format::node::Stored;
@@ -98,13 +98,11 @@ impl Trees {
 /// Reads the catalog of a meta page; its pages are checked.
 pub(in crate::tree) fn load(shared: &Shared, root: Root) -> Result<Trees, StoreError> {
     let mut trees = Trees::default();
-    let mut walk = Walk::new(shared, root, true);
-    walk.first()?;
-    while walk.is_valid() {
-        let damage = || shared.damage(walk.leaf_page(), Damage("catalog row of a wrong form"));
-        let Stored::Inline(row) = walk.stored() else { return Err(damage()) };
-        trees.read_row(walk.key(), row).ok_or_else(damage)?;
-        walk.next()?;
+    let mut rows = WholeTree::new(shared, root);
+    while rows.advance()? {
+        let damage = || shared.damage(rows.place(), Damage("catalog row of a wrong form"));
+        let Stored::Inline(row) = rows.stored() else { return Err(damage()) };
+        trees.read_row(rows.key(), row).ok_or_else(damage)?;
     }
     Ok(trees)
 }

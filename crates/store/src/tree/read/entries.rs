@@ -36,6 +36,11 @@ pub(crate) struct WaitLimits {
     pub(crate) check_max: usize,
 }
 
+impl WaitLimits {
+    /// For a read that waits for everything.
+    pub(crate) const NONE: WaitLimits = WaitLimits { is_asking: false, check_max: usize::MAX };
+}
+
 impl<'v> LeafEntries<'v> {
     /// Number of entries.
     #[inline]
@@ -167,6 +172,24 @@ enum Stage {
 }
 
 impl TreeView {
+    /// Visits entries in key order until the range ends or `visit` breaks.
+    pub fn scan(
+        &self,
+        tree: TreeId,
+        range: KeyRange<'_>,
+        direction: Direction,
+        visit: &mut Visit<'_>,
+    ) -> Result<(), StoreError> {
+        let (mut leaves, mut key) = (self.leaves(tree, range, direction, WaitLimits::NONE), Vec::new());
+        leaves.start(None)?;
+        while let Some(leaf) = leaves.next()? {
+            if leaf.visit_run((0, leaf.len()), &mut key, visit)?.is_break() {
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+
     /// The leaves of a range, before the first.
     #[inline]
     pub(crate) fn leaves<'v, 'r>(

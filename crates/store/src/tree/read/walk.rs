@@ -1,7 +1,7 @@
-//! The traversal of leaves that cursors, readers of entries and the catalog use.
+//! The traversal of leaves that all readers of entries use.
 //!
-//! The path from the root is kept as page numbers and child indexes. So a step inside a leaf touches only the leaf, and
-//! a step to the next leaf the branch above it. Nothing is allocated after the first entry.
+//! The path from the root is kept as page numbers and child indexes, so a step to the next leaf touches only the branch above it.
+//! Nothing is allocated.
 //!
 //! A walk may also begin in a known leaf ([`Beginning`]). Its path is searched only when the walk leaves that leaf,
 //! which most short ranges never do.
@@ -10,13 +10,11 @@ use std::ops::Bound;
 
 use crate::base::error::StoreError;
 use crate::base::key::Direction;
-use crate::tree::format::node::{Node, Stored};
+use crate::tree::format::node::Node;
 use crate::tree::format::page::{Damage, LEVEL_MAX, PAGE_BYTES, PageNo};
 use crate::tree::format::root::Root;
 use crate::tree::state::shared::Shared;
 
-/// Buffer for the keys of most entries, allocated at once; longer keys enlarge it.
-const KEY_BYTES_USUAL: usize = 128;
 /// Maximum number of branches on a path.
 const PATH_MAX: usize = LEVEL_MAX as usize;
 
@@ -46,57 +44,17 @@ pub(in crate::tree) struct Walk<'v> {
     /// The walk began in a known leaf, so `path` is not set.
     lacks_path: bool,
     leaf: Option<(PageNo, Node<'v>)>,
-    index: usize,
-    key: Vec<u8>,
-    stored: Stored<'v>,
 }
 
 impl<'v> Walk<'v> {
     pub(in crate::tree) fn new(shared: &'v Shared, root: Root, checked: bool) -> Walk<'v> {
-        Walk {
-            shared,
-            root,
-            checked,
-            is_asking: false,
-            path: [Step::default(); PATH_MAX],
-            lacks_path: false,
-            leaf: None,
-            index: 0,
-            key: Vec::new(),
-            stored: Stored::Inline(&[]),
-        }
-    }
-
-    #[inline]
-    pub(in crate::tree) fn is_valid(&self) -> bool {
-        self.leaf.is_some()
-    }
-
-    #[inline]
-    pub(in crate::tree) fn key(&self) -> &[u8] {
-        &self.key
+        let path = [Step::default(); PATH_MAX];
+        Walk { shared, root, checked, is_asking: false, path, lacks_path: false, leaf: None }
     }
 
     /// From now on a page that is not in memory is refused with [`StoreError::NotInMemory`].
     pub(super) fn ask(&mut self) {
         self.is_asking = true;
-    }
-
-    /// The value of the current entry.
-    #[inline]
-    pub(super) fn value(&self) -> Result<&'v [u8], StoreError> {
-        match self.stored {
-            Stored::Inline(value) => Ok(value),
-            Stored::Overflow(place) => self.shared.overflow(place, false),
-        }
-    }
-
-    pub(in crate::tree) fn stored(&self) -> Stored<'v> {
-        self.stored
-    }
-
-    pub(super) fn leaf_page(&self) -> PageNo {
-        self.leaf.map_or(PageNo::NONE, |(page, _)| page)
     }
 
     fn node(&self, place: PageNo, level: u8) -> Result<Node<'v>, StoreError> {
@@ -137,55 +95,11 @@ impl<'v> Walk<'v> {
     /// Moves to the next leaf of a scan, on no entry yet; false after the last.
     pub(super) fn turn_to_next(&mut self, direction: Direction) -> Result<bool, StoreError> {
         match direction {
-            Direction::Forward => self.turn_forward(),
-            Direction::Backward => self.turn_backward(),
+            Direction::Forward => {
+                self.turn(|step, branch| (step.child as usize) < branch.count(), |child| child + 1, |_| 0)
+            }
+            Direction::Backward => self.turn(|step, _| step.child > 0, |child| child - 1, Node::count),
         }
-    }
-
-    /// Moves to the first entry.
-    pub(in crate::tree) fn first(&mut self) -> Result<(), StoreError> {
-        if self.descend(self.root.page, self.root.level, |_| Ok(0))? {
-            self.enter(0)?;
-        }
-        Ok(())
-    }
-
-    pub(super) fn last(&mut self) -> Result<(), StoreError> {
-        if self.descend(self.root.page, self.root.level, |branch| Ok(branch.count()))? {
-            self.enter_last()?;
-        }
-        Ok(())
-    }
-
-    /// Moves to the first entry at or above `key` (`or_equal`) or above it.
-    pub(super) fn seek(&mut self, key: &[u8], or_equal: bool) -> Result<(), StoreError> {
-        let Some(rank) = self.rank(key, or_equal)? else { return Ok(()) };
-        if rank < self.leaf.map_or(0, |(_, leaf)| leaf.count()) { self.enter(rank) } else { self.next_leaf() }
-    }
-
-    /// Moves to the last entry at or below `key` (`or_equal`) or below it.
-    pub(super) fn seek_back(&mut self, key: &[u8], or_equal: bool) -> Result<(), StoreError> {
-        let Some(rank) = self.rank(key, !or_equal)? else { return Ok(()) };
-        match rank.checked_sub(1) {
-            Some(index) => self.enter(index),
-            None => self.previous_leaf(),
-        }
-    }
-
-    /// Number of entries of `key`'s leaf that are below it (or, unless `or_equal`, equal to it).
-    fn rank(&mut self, key: &[u8], or_equal: bool) -> Result<Option<usize>, StoreError> {
-        if !self.descend(self.root.page, self.root.level, |branch| branch.child_for(key))? {
-            return Ok(None);
-        }
-        self.rank_in_leaf(key, or_equal).map(Some)
-    }
-
-    /// Number of entries of the leaf that are below `key` (or, unless `or_equal`, equal to it).
-    #[inline]
-    fn rank_in_leaf(&self, key: &[u8], or_equal: bool) -> Result<usize, StoreError> {
-        let Some((place, leaf)) = self.leaf else { return Ok(0) };
-        let (rank, found) = leaf.rank(key).map_err(|damage| self.shared.damage(place, damage))?;
-        Ok(rank + usize::from(found && !or_equal))
     }
 
     /// Descends from a node to a leaf; false in an empty tree.
@@ -202,6 +116,9 @@ impl<'v> Walk<'v> {
         }
         while level > 0 {
             let branch = self.node(place, level)?;
+            if self.checked && level == 1 {
+                self.shared.read_ahead((0..=branch.count()).filter_map(|index| branch.child(index).ok()));
+            }
             let chosen = choose(&branch).and_then(|index| Ok((index, branch.child(index)?)));
             let (index, child) = chosen.map_err(|damage| self.shared.damage(place, damage))?;
             self.path[usize::from(level) - 1] = Step { branch: place, child: index as u32 };
@@ -229,92 +146,11 @@ impl<'v> Walk<'v> {
         let mut key = Vec::new();
         leaf.key_into(0, &mut key).map_err(|damage| self.shared.damage(place, damage))?;
         self.descend(self.root.page, self.root.level, |branch| branch.child_for(&key))?;
-        if self.leaf_page() == place {
+        if self.leaf.is_some_and(|(found, _)| found == place) {
             return Ok(());
         }
         self.leaf = None;
         Err(self.shared.damage(place, Damage("a leaf whose keys lead elsewhere")))
-    }
-
-    /// Makes entry `index` of the leaf the current one.
-    #[inline]
-    fn enter(&mut self, index: usize) -> Result<(), StoreError> {
-        let Some((place, leaf)) = self.leaf else { return Ok(()) };
-        if self.key.capacity() == 0 {
-            self.key.reserve_exact(KEY_BYTES_USUAL);
-        }
-        self.key.clear();
-        self.key.extend_from_slice(leaf.prefix());
-        self.load(place, leaf, index)
-    }
-
-    /// Appends the entry's suffix to the prefix in `self.key`, and loads its value.
-    #[inline]
-    fn load(&mut self, place: PageNo, leaf: Node<'v>, index: usize) -> Result<(), StoreError> {
-        self.index = index;
-        match leaf.push_entry(index, &mut self.key) {
-            Ok(stored) => self.stored = stored,
-            Err(damage) => {
-                self.leaf = None;
-                return Err(self.shared.damage(place, damage));
-            }
-        }
-        Ok(())
-    }
-
-    fn enter_last(&mut self) -> Result<(), StoreError> {
-        self.enter(self.leaf.map_or(0, |(_, leaf)| leaf.count().saturating_sub(1)))
-    }
-
-    /// Moves to the next entry of the same leaf, if there is one.
-    #[inline]
-    fn next_in_leaf(&mut self) -> Result<bool, StoreError> {
-        match self.leaf {
-            Some((place, leaf)) if self.index + 1 < leaf.count() => {
-                self.key.truncate(leaf.prefix().len());
-                self.load(place, leaf, self.index + 1)?;
-                Ok(true)
-            }
-            _ => Ok(false),
-        }
-    }
-
-    #[inline]
-    pub(in crate::tree) fn next(&mut self) -> Result<(), StoreError> {
-        if self.next_in_leaf()? { Ok(()) } else { self.next_leaf() }
-    }
-
-    #[inline]
-    pub(super) fn previous(&mut self) -> Result<(), StoreError> {
-        match (self.leaf, self.index.checked_sub(1)) {
-            (Some((place, leaf)), Some(index)) => {
-                self.key.truncate(leaf.prefix().len());
-                self.load(place, leaf, index)
-            }
-            _ => self.previous_leaf(),
-        }
-    }
-
-    fn next_leaf(&mut self) -> Result<(), StoreError> {
-        if self.turn_forward()? {
-            self.enter(0)?;
-        }
-        Ok(())
-    }
-
-    fn previous_leaf(&mut self) -> Result<(), StoreError> {
-        if self.turn_backward()? {
-            self.enter_last()?;
-        }
-        Ok(())
-    }
-
-    fn turn_forward(&mut self) -> Result<bool, StoreError> {
-        self.turn(|step, branch| (step.child as usize) < branch.count(), |child| child + 1, |_| 0)
-    }
-
-    fn turn_backward(&mut self) -> Result<bool, StoreError> {
-        self.turn(|step, _| step.child > 0, |child| child - 1, Node::count)
     }
 
     /// Ascends to the first branch with a further child, moves to that child, and descends along its near edge; false at the end.
@@ -336,8 +172,8 @@ impl<'v> Walk<'v> {
             if self.is_asking && !self.shared.is_resident(place, PAGE_BYTES) {
                 return Err(StoreError::NotInMemory);
             }
-            let branch =
-                if self.checked { self.shared.checked_node(place, level) } else { self.shared.node(place, level) }?;
+            // Its checksum was computed on the way down.
+            let branch = self.shared.node(place, level)?;
             if has_more(step, &branch) {
                 step.child = onward(step.child);
                 // A walk that must not wait does not prefetch: those pages may not be in memory.

@@ -1,13 +1,13 @@
 //! Cuts and edits in one pass, on trees of several levels, compared with a map; and how merges pack sparse trees.
 
 use std::collections::BTreeMap;
-use std::ops::Bound;
+use std::ops::ControlFlow;
 
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
 use super::*;
-use crate::base::key::{TreeId, Version};
+use crate::base::key::{Direction, KeyRange, TreeId, Version};
 use crate::disk::MemoryDisk;
 use crate::log::LogPosition;
 use crate::tree::{TreeFile, TreeReport};
@@ -56,13 +56,13 @@ impl Bench {
     #[track_caller]
     fn check(&self, seed: u64) -> TreeReport {
         let view = self.file.view();
-        let mut cursor = view.cursor(TREE);
-        cursor.seek(Bound::Unbounded).unwrap();
-        for (key, value) in &self.map {
-            assert!(cursor.key() == key && cursor.value().unwrap() == value, "seed {seed}, key {key:?}");
-            cursor.next().unwrap();
-        }
-        assert!(!cursor.is_valid(), "seed {seed}");
+        let mut expected = self.map.iter();
+        let scanned = view.scan(TREE, KeyRange::ALL, Direction::Forward, &mut |key, value| {
+            let next = expected.next().map(|(key, value)| (key.as_slice(), value.as_slice()));
+            assert!(next == Some((key, value)), "seed {seed}, key {key:?}");
+            ControlFlow::Continue(())
+        });
+        assert!(scanned.is_ok() && expected.next().is_none(), "seed {seed}");
         let report = view.verify();
         assert!(report.is_clean(), "seed {seed}: {:?}", report.faults);
         assert_eq!(view.entries(TREE), self.map.len() as u64, "seed {seed}");
