@@ -114,7 +114,7 @@ impl Changes {
         }
         if damaged {
             let source = std::io::Error::new(std::io::ErrorKind::InvalidData, "a document or key is damaged");
-            return Err(engine::StoreError::Io { context: format!("change {change_number}"), source });
+            return Err(engine::StoreError::Io { context: format!("change {change_number}"), source: source.into() });
         }
         Ok(true)
     }

@@ -37,7 +37,7 @@ const STOPPED: &str = "its build was stopped by a change of the configuration th
 /// The error for a panic during a change.
 fn panicked(why: String) -> DatabaseOpenError {
     let source = std::io::Error::other(why);
-    engine::StoreError::Io { context: "take another configuration".to_string(), source }.into()
+    engine::StoreError::Io { context: "take another configuration".to_string(), source: source.into() }.into()
 }
 
 /// The rows of the catalog's tree, as stored.

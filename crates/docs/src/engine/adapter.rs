@@ -169,7 +169,7 @@ mod tests {
 
     #[test]
     fn each_error_has_the_kind_by_which_callers_decide() {
-        let source = |kind| io::Error::new(kind, "a fault");
+        let source = |kind| io::Error::new(kind, "a fault").into();
         let context = "opening the folder".to_owned();
         let damage = StoreError::Corrupt { file: "tree".to_owned(), offset: 4096, what: "its checksum".to_owned() };
         check(&StoreError::Busy, ErrorKind::Busy);

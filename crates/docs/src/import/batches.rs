@@ -131,5 +131,5 @@ fn order(database: &DocumentDatabase) -> Vec<usize> {
 
 fn damaged() -> ImportError {
     let source = std::io::Error::other("a sorted run is damaged");
-    ImportError::Store(engine::StoreError::Io { context: "sorting records".to_string(), source })
+    ImportError::Store(engine::StoreError::Io { context: "sorting records".to_string(), source: source.into() })
 }

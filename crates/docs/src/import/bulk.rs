@@ -177,7 +177,7 @@ pub(super) fn explain(
     match error {
         LoadError::Store(error) => ImportError::Store(error),
         LoadError::Io(source) => {
-            ImportError::Store(engine::StoreError::Io { context: "sorting records".to_string(), source })
+            ImportError::Store(engine::StoreError::Io { context: "sorting records".to_string(), source: source.into() })
         }
         LoadError::Record { why, from } => ImportError::Record(gathered.bad(&from.place, why.to_string())),
         LoadError::Twice { fields, first, second } => {

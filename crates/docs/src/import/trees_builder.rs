@@ -109,7 +109,10 @@ impl<'c> TreesBuilder<'c> {
         let keys = self.keys.map(SortedRunWriter::finish).transpose()?;
         let views = self.views.build(self.database.store()).map_err(|why| {
             let source = std::io::Error::other(why.to_string());
-            LoadError::Store(engine::StoreError::Io { context: "building the views".to_string(), source })
+            LoadError::Store(engine::StoreError::Io {
+                context: "building the views".to_string(),
+                source: source.into(),
+            })
         })?;
         let documents = self.tree.entries();
         Ok(BuiltTrees { tree: self.tree, tasks: self.loader.into_tasks(), views, keys, documents })

@@ -193,7 +193,10 @@ impl CountingThread {
                 wait = LOOK_EVERY;
             }
         });
-        let source = |source| engine::StoreError::Io { context: "start a thread".to_string(), source };
+        let source = |error: std::io::Error| engine::StoreError::Io {
+            context: "start a thread".to_string(),
+            source: error.into(),
+        };
         Ok(CountingThread { saved, stop, thread: Some(spawned.map_err(source)?) })
     }
 

@@ -79,7 +79,10 @@ impl IndexBuilder {
                 }
             }
         });
-        let source = |source| engine::StoreError::Io { context: "start a thread".to_string(), source };
+        let source = |error: std::io::Error| engine::StoreError::Io {
+            context: "start a thread".to_string(),
+            source: error.into(),
+        };
         builder.thread = Some(spawned.map_err(source)?);
         Ok(builder)
     }

@@ -100,7 +100,10 @@ impl Builder {
             builder.begin.push(begin);
             let thread = std::thread::Builder::new().name(format!("view-build-{number}"));
             let spawned = thread.spawn(move || thread_main(&work, &ready, &begins));
-            let source = |source| engine::StoreError::Io { context: "start a thread".to_string(), source };
+            let source = |error: std::io::Error| engine::StoreError::Io {
+                context: "start a thread".to_string(),
+                source: error.into(),
+            };
             builder.threads.push(spawned.map_err(source)?);
         }
         drop(ready);

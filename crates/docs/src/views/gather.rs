@@ -232,5 +232,5 @@ fn counted(mut record: &[u8]) -> Option<Counted> {
 #[cold]
 fn damaged(what: &str) -> engine::StoreError {
     let source = std::io::Error::other(format!("{what} is damaged"));
-    engine::StoreError::Io { context: "gathering a view".to_string(), source }
+    engine::StoreError::Io { context: "gathering a view".to_string(), source: source.into() }
 }

@@ -122,5 +122,5 @@ impl Views {
 
 fn unavailable(name: &str, why: &str) -> engine::StoreError {
     let source = std::io::Error::new(std::io::ErrorKind::WouldBlock, Unbuilt(format!("the view `{name}` {why}")));
-    engine::StoreError::Io { context: "ask a view".to_string(), source }
+    engine::StoreError::Io { context: "ask a view".to_string(), source: source.into() }
 }

@@ -454,11 +454,11 @@ fn write_value(value: Value<'_>, out: &mut Vec<u8>) {
 #[cold]
 fn damaged(view: &View) -> engine::StoreError {
     let source = std::io::Error::other("a row is damaged");
-    engine::StoreError::Io { context: format!("view {}", view.name), source }
+    engine::StoreError::Io { context: format!("view {}", view.name), source: source.into() }
 }
 
 #[cold]
 fn overflow(view: &View) -> engine::StoreError {
     let source = std::io::Error::other(IntegerOverflow);
-    engine::StoreError::Io { context: format!("view {}", view.name), source }
+    engine::StoreError::Io { context: format!("view {}", view.name), source: source.into() }
 }

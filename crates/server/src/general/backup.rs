@@ -141,7 +141,8 @@ mod tests {
 
     #[test]
     fn a_backup_that_fails_tells_whether_to_come_again_or_to_choose_another_place() {
-        let system = |kind: io::ErrorKind| StoreError::Io { context: "a file".to_owned(), source: kind.into() };
+        let system =
+            |kind: io::ErrorKind| StoreError::Io { context: "a file".to_owned(), source: io::Error::from(kind).into() };
         let damage = StoreError::Corrupt { file: "tree".to_owned(), offset: 4096, what: "its checksum".to_owned() };
         for (error, kind) in [
             (StoreError::Locked, FailureKind::Conflict),

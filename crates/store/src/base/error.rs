@@ -2,11 +2,12 @@
 
 use std::fmt;
 use std::io;
+use std::sync::Arc;
 
 use super::key::Version;
 
 /// An error of the store; each variant states what the caller can do.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum StoreError {
     /// Try again later: the writer's queue or the readers' table is full.
@@ -15,7 +16,7 @@ pub enum StoreError {
     Claimed,
     /// The change may or may not be durable, because the sync failed or a thread panicked. No write is accepted until
     /// the store is reopened.
-    Unknown(io::Error),
+    Unknown(Arc<io::Error>),
     /// The store accepts no writes, after an earlier failed sync or a panic (`Stats::poisoned_by`).
     Poisoned,
     /// Snapshots hold the maximum number of old states, so no new state can be published. Drop the oldest snapshots,
@@ -68,7 +69,7 @@ pub enum StoreError {
         /// The operation and the file.
         context: String,
         /// The system's error.
-        source: io::Error,
+        source: Arc<io::Error>,
     },
     /// The read would have to wait for the disk, or to compute the checksum of a long value, and its reader forbids
     /// that: see `Reader::ask_before_waiting` and `Reader::check_at_most`.
@@ -94,37 +95,7 @@ impl StoreError {
     pub(crate) fn io(context: impl Into<String>, source: io::Error) -> StoreError {
         match source.kind() {
             io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge => StoreError::Full,
-            _ => StoreError::Io { context: context.into(), source },
-        }
-    }
-
-    /// A copy, for a second caller that waits for the same result.
-    pub(crate) fn copy(&self) -> StoreError {
-        let copy_io = |source: &io::Error| match source.raw_os_error() {
-            Some(code) => io::Error::from_raw_os_error(code),
-            None => io::Error::new(source.kind(), source.to_string()),
-        };
-        match self {
-            StoreError::Busy => StoreError::Busy,
-            StoreError::Claimed => StoreError::Claimed,
-            StoreError::Unknown(source) => StoreError::Unknown(copy_io(source)),
-            StoreError::Poisoned => StoreError::Poisoned,
-            StoreError::Pinned { states } => StoreError::Pinned { states: *states },
-            StoreError::Full => StoreError::Full,
-            StoreError::Aborted => StoreError::Aborted,
-            StoreError::Refused { why } => StoreError::Refused { why },
-            StoreError::Limit { what, limit } => StoreError::Limit { what, limit: *limit },
-            StoreError::Corrupt { file, offset, what } => {
-                StoreError::Corrupt { file: file.clone(), offset: *offset, what: what.clone() }
-            }
-            StoreError::Deleted { files } => StoreError::Deleted { files: files.clone() },
-            StoreError::Locked => StoreError::Locked,
-            StoreError::Format { found, supported } => StoreError::Format { found: *found, supported: *supported },
-            StoreError::Io { context, source } => StoreError::Io { context: context.clone(), source: copy_io(source) },
-            StoreError::NotInMemory => StoreError::NotInMemory,
-            StoreError::Gone { oldest } => StoreError::Gone { oldest: *oldest },
-            StoreError::Ahead { newest } => StoreError::Ahead { newest: *newest },
-            StoreError::Closed => StoreError::Closed,
+            _ => StoreError::Io { context: context.into(), source: source.into() },
         }
     }
 
@@ -180,7 +151,7 @@ impl fmt::Display for StoreError {
 impl std::error::Error for StoreError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
-            StoreError::Unknown(source) | StoreError::Io { source, .. } => Some(source),
+            StoreError::Unknown(source) | StoreError::Io { source, .. } => Some(&**source),
             _ => None,
         }
     }

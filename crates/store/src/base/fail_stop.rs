@@ -101,7 +101,7 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 /// The error for a caller whose change was in progress when a thread panicked.
 pub(crate) fn panicked() -> StoreError {
-    StoreError::Unknown(io::Error::other("a thread of the store panicked"))
+    StoreError::Unknown(io::Error::other("a thread of the store panicked").into())
 }
 
 /// See [`FailStop::watch`].

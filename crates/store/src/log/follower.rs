@@ -188,6 +188,6 @@ impl Follower {
     }
 
     fn failure(&self, what: &str, error: io::Error) -> StoreError {
-        StoreError::Io { context: format!("{what} {}", segment::live_name(self.at.segment)), source: error }
+        StoreError::Io { context: format!("{what} {}", segment::live_name(self.at.segment)), source: error.into() }
     }
 }

@@ -117,7 +117,7 @@ impl SegmentSupply {
                 return Err(StoreError::Poisoned);
             }
             if let Some(error) = &state.failure {
-                return Err(error.copy());
+                return Err(error.clone());
             }
             state = self.shared.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
@@ -126,7 +126,7 @@ impl SegmentSupply {
     /// Why the next segment would currently be refused.
     pub(crate) fn failure(&self, kept: usize) -> Option<StoreError> {
         let state = self.shared.state();
-        state.failure.as_ref().filter(|_| state.ready.len() <= kept).map(StoreError::copy)
+        state.failure.as_ref().filter(|_| state.ready.len() <= kept).cloned()
     }
 
     /// Removes a recycled file beyond those that deletions will need, to free disk space; false if there is none.

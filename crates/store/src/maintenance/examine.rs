@@ -69,7 +69,7 @@ impl Store {
 pub(crate) fn look(access: Access, disk: &dyn Disk, tree_name: &str) -> Result<Examination, StoreError> {
     let open = || TreeFile::open_for(access, disk, tree_name, StoreOptions::default().map_bytes);
     let opening = open()?;
-    let torn_meta = opening.fault().map(StoreError::copy);
+    let torn_meta = opening.fault().cloned();
     let mut usable = Vec::new();
     for (index, meta) in opening.metas().enumerate() {
         if log::start_exists(disk, &meta.log_start)? {

@@ -166,7 +166,7 @@ impl Report<'_, '_> {
 /// The error of a cancelled copy.
 pub(crate) fn given_up() -> StoreError {
     let source = io::Error::new(io::ErrorKind::Interrupted, "cancelled");
-    StoreError::Io { context: "copy the store".to_string(), source }
+    StoreError::Io { context: "copy the store".to_string(), source: source.into() }
 }
 
 fn copy_tree(

@@ -160,7 +160,7 @@ impl Checkpoints {
             if let Some(failure) = state.failure.as_ref().filter(|_| !state.failed_to_freeze)
                 && (self.damage_stop.is_set() || state.tries > tries || state.is_fresh() && !is_over(failure))
             {
-                return Err(failure.copy());
+                return Err(failure.clone());
             }
             let seen = (state.tries, state.reached.clone());
             drop(state);
@@ -285,7 +285,7 @@ impl Engine {
         state.served = state.served.max(asked);
         state.tries += 1;
         state.last_end = Some(Instant::now());
-        state.failure = result.as_ref().err().map(StoreError::copy);
+        state.failure = result.as_ref().err().cloned();
         if !matches!(result, Err(StoreError::Closed | StoreError::Busy | StoreError::Pinned { .. })) {
             self.checkpoints.damage_stop.note(result.as_ref().err().filter(|error| self.is_of_a_page(error)));
         }
@@ -342,7 +342,7 @@ impl Engine {
         let place = self.reserve_state(READERS_WAIT_MAX)?;
         self.wait_until_visible(frozen.version().0)?;
         if self.options.durability != Durability::Commit {
-            self.log.sync().map_err(StoreError::Unknown)?;
+            self.log.sync().map_err(|error| StoreError::Unknown(error.into()))?;
             self.alarm.ring();
         }
         let keys = table.len() as u64;
@@ -452,7 +452,7 @@ impl Engine {
         });
         loop {
             let served = self.checkpoints.state.wait(Some(TICK), |state| {
-                (state.served >= ticket).then(|| state.failure.as_ref().map_or(Ok(()), |failure| Err(failure.copy())))
+                (state.served >= ticket).then(|| state.failure.as_ref().map_or(Ok(()), |failure| Err(failure.clone())))
             });
             match served {
                 Some(result) => return result,

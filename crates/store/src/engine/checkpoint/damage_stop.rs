@@ -39,9 +39,9 @@ impl DamageStop {
             }
             Some(StoreError::Io { context, source }) => {
                 let source = io::Error::new(source.kind(), format!("{source}; {NO_WRITES}"));
-                StoreError::Io { context: context.clone(), source }
+                StoreError::Io { context: context.clone(), source: source.into() }
             }
-            Some(other) => other.copy(),
+            Some(other) => other.clone(),
             // A checkpoint has just succeeded.
             None => StoreError::Busy,
         }
@@ -49,7 +49,7 @@ impl DamageStop {
 
     /// Records the damage that a checkpoint met, or `None`; logs a change of state.
     pub(super) fn note(&self, damage: Option<&StoreError>) {
-        *lock(&self.error) = damage.map(StoreError::copy);
+        *lock(&self.error) = damage.cloned();
         match (self.is_set.swap(damage.is_some(), Ordering::AcqRel), damage) {
             (false, Some(error)) => tracing::error!(%error, "a damaged page stops checkpoints: writes are refused"),
             (true, None) => tracing::info!("checkpoints go on: writes are taken again"),

@@ -171,7 +171,7 @@ fn refuse_unless_empty(disk: &dyn Disk) -> Result<(), StoreError> {
     }
     let message = "the folder is not empty; name one that is empty, or that does not exist yet";
     let source = io::Error::new(io::ErrorKind::DirectoryNotEmpty, message);
-    Err(StoreError::Io { context: "make a data folder".to_string(), source })
+    Err(StoreError::Io { context: "make a data folder".to_string(), source: source.into() })
 }
 
 /// The file that marks the folder as unfinished is removed last.

@@ -185,7 +185,7 @@ fn open_tree(
     let exist: Result<Vec<bool>, StoreError> =
         opening.metas().map(|meta| log::start_exists(disk, &meta.log_start)).collect();
     let usable = exist?.into_iter().position(|exists| exists);
-    let fault = opening.fault().map(StoreError::copy);
+    let fault = opening.fault().cloned();
     if let Some(fault) = &fault {
         tracing::warn!(%fault, "one of the two meta pages is damaged; going on from the other");
     }

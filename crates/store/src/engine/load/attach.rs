@@ -101,7 +101,7 @@ impl Engine {
         let sealed = self.log.seal(&mut writer.tail, &mut builder);
         self.log.write(&sealed).and_then(|()| self.log.sync()).map_err(|error| {
             self.poison("writing to the log", &error);
-            StoreError::Unknown(error)
+            StoreError::Unknown(error.into())
         })?;
         Ok(version)
     }

@@ -145,7 +145,7 @@ impl LargeTx {
         if self.own.table().lost() > 0 {
             return Err(lost_error());
         }
-        self.failure.as_ref().map_or(Ok(()), |failure| Err(failure.copy()))
+        self.failure.as_ref().map_or(Ok(()), |failure| Err(failure.clone()))
     }
 
     /// Commits: durably, and visible as a whole. Readers of changes get the changes of the tree `last` after all others.

@@ -148,7 +148,7 @@ impl Engine {
         // Before the next batch may be written behind a missing piece.
         let written = written.map_err(|error| {
             self.poison("writing to the log", &error);
-            StoreError::Unknown(error)
+            StoreError::Unknown(error.into())
         });
         drop(turn);
         written.map(|()| at)
@@ -184,7 +184,7 @@ impl Engine {
         let sealed = self.log.seal(&mut writer.tail, &mut builder);
         self.log.write(&sealed).map_err(|error| {
             self.poison("writing to the log", &error);
-            StoreError::Unknown(error)
+            StoreError::Unknown(error.into())
         })?;
         let (own, before) = (Arc::clone(table.table()), Arc::clone(&writer.generation.active));
         let has_before = !before.is_empty();

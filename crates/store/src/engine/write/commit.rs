@@ -185,7 +185,7 @@ impl Engine {
             }
             Err(error) => {
                 self.poison("writing to the log", &error);
-                Sent::Failed(error)
+                Sent::Failed(error.into())
             }
         };
         drop(turn);

@@ -1,5 +1,7 @@
 //! What the writer decides about a transaction, and when that is its outcome.
 
+use std::sync::Arc;
+
 use super::request::Request;
 use super::transaction::Commit;
 use crate::base::error::StoreError;
@@ -14,7 +16,7 @@ pub(super) enum Sent {
     /// An earlier failure.
     Poisoned,
     /// This write or sync failed.
-    Failed(std::io::Error),
+    Failed(Arc<std::io::Error>),
 }
 
 /// What the writer has decided about a transaction: its version, or why it is refused. The writer reads versions that are not
@@ -38,15 +40,7 @@ impl Sent {
             Sent::Durable => decided.map(|version| Commit { version: Version(version) }),
             Sent::Poisoned => Err(StoreError::Poisoned),
             Sent::Panicked => Err(panicked()),
-            Sent::Failed(error) => Err(StoreError::Unknown(copy_of(error))),
+            Sent::Failed(error) => Err(StoreError::Unknown(Arc::clone(error))),
         }
-    }
-}
-
-/// A copy for each transaction of the batch: an `io::Error` is not `Clone`.
-fn copy_of(error: &std::io::Error) -> std::io::Error {
-    match error.raw_os_error() {
-        Some(code) => std::io::Error::from_raw_os_error(code),
-        None => error.kind().into(),
     }
 }

@@ -166,7 +166,7 @@ impl Shared {
     /// unknown what was written, so it must not become [`StoreError::Full`].
     #[cold]
     pub(in crate::tree) fn io_failure(&self, what: &str, source: io::Error) -> StoreError {
-        StoreError::Io { context: format!("{what}: {}", self.name), source }
+        StoreError::Io { context: format!("{what}: {}", self.name), source: source.into() }
     }
 
     #[inline]
@@ -222,7 +222,7 @@ impl Shared {
     #[cold]
     fn lost_error(&self) -> StoreError {
         let source = io::Error::from_raw_os_error(libc::EIO);
-        StoreError::Io { context: format!("a page could not be read: {}", self.name), source }
+        StoreError::Io { context: format!("a page could not be read: {}", self.name), source: source.into() }
     }
 
     /// Prefetches the start of a page that will be read next: header, heads and slots of a leaf of documents.
