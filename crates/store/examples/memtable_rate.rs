@@ -101,11 +101,6 @@ fn measure_pins() {
     }
     assert_eq!(sum, 10 * PROBES);
     println!("pin and load: {:.1} ns", nanoseconds(start.elapsed(), 10 * PROBES));
-    let start = Instant::now();
-    for _ in 0..1000 {
-        black_box(published.oldest_pinned_epoch());
-    }
-    println!("oldest pinned epoch: {:.0} ns", nanoseconds(start.elapsed(), 1000));
     let (table, _writer) = Memtable::new(1 << 20).expect("address space");
     let start = Instant::now();
     for at in 0..10 * PROBES {

@@ -46,7 +46,7 @@ use super::sync::modelled::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsiz
 use super::sync::modelled::{Mutex, MutexGuard};
 
 /// Maximum number of replaced values that wait for their readers, including places reserved for more. At the maximum
-/// [`Published::replace`] and [`Published::reserve`] refuse.
+/// [`Published::reserve`] refuses.
 pub const RETIRED_MAX: usize = 64;
 
 /// Epoch of the first value. A slot with 0 names no value.
@@ -148,18 +148,6 @@ pub struct Reservation<'p, T: Send + Sync> {
     published: &'p Published<T>,
 }
 
-/// Too many replaced values wait for readers; returns the new value.
-pub struct RetiredFull<T>(
-    /// The value that was to be published.
-    pub T,
-);
-
-impl<T> std::fmt::Debug for RetiredFull<T> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("RetiredFull")
-    }
-}
-
 impl<T: Send + Sync> Published<T> {
     /// Publishes a first value for at most `readers_max` readers.
     pub fn new(value: T, readers_max: usize) -> Arc<Published<T>> {
@@ -184,38 +172,17 @@ impl<T: Send + Sync> Published<T> {
         })
     }
 
-    /// Makes `value` the current one and returns its epoch. A later [`Published::reclaim`] frees the previous value.
-    pub fn replace(&self, value: T) -> Result<u64, RetiredFull<T>> {
-        match self.lock_with_room() {
-            Some(retired) => Ok(self.replace_under(retired, value)),
-            None => Err(RetiredFull(value)),
-        }
-    }
-
     /// Reserves room for one replacement; `None` if readers hold the maximum number of old values.
     pub fn reserve(&self) -> Option<Reservation<'_, T>> {
-        self.lock_with_room()?.reserved += 1;
-        Some(Reservation { published: self })
-    }
-
-    /// The list of retired values, locked, if it has room for one more.
-    fn lock_with_room(&self) -> Option<MutexGuard<'_, RetiredList<T>>> {
-        let retired = self.lock();
-        if !retired.is_full() {
-            return Some(retired);
+        if self.lock().is_full() {
+            self.reclaim();
         }
-        drop(retired);
-        self.reclaim();
-        Some(self.lock()).filter(|retired| !retired.is_full())
-    }
-
-    fn replace_under(&self, mut retired: MutexGuard<'_, RetiredList<T>>, value: T) -> u64 {
-        let epoch = self.epoch.load(Ordering::Relaxed) + 1;
-        let old = self.current.swap(Box::into_raw(Box::new(Stamped { epoch, value })), Ordering::AcqRel);
-        self.epoch.store(epoch, Ordering::Release);
-        retired.values.push_back(Retired(old));
-        self.retired_len.store(retired.values.len(), Ordering::Relaxed);
-        epoch
+        let mut retired = self.lock();
+        if retired.is_full() {
+            return None;
+        }
+        retired.reserved += 1;
+        Some(Reservation { published: self })
     }
 
     /// Frees the replaced values that no reader holds, dropping them on the calling thread; returns their number.
@@ -239,15 +206,6 @@ impl<T: Send + Sync> Published<T> {
             drop(unsafe { Box::from_raw(*value) });
         }
         free.len()
-    }
-
-    /// The least epoch that a reader holds; `None` if no reader holds one. Resources that only values before it could reach may
-    /// be reused; on `None`, those that only values before the current one could reach. 0 if the kernel refuses the barrier.
-    pub fn oldest_pinned_epoch(&self) -> Option<u64> {
-        // The lock keeps `epoch` still, so that `None` is distinct from a reader of the current epoch.
-        let _owner = self.lock();
-        let Some(named) = self.named() else { return Some(0) };
-        named.into_iter().filter_map(Named::least).min()
     }
 
     /// Epoch of the current value.
@@ -278,13 +236,18 @@ impl<T: Send + Sync> Published<T> {
 }
 
 impl<T: Send + Sync> Reservation<'_, T> {
-    /// Like [`Published::replace`], but never refused.
+    /// Makes `value` the current one and returns its epoch. A later [`Published::reclaim`] frees the previous value.
     pub fn replace(self, value: T) -> u64 {
         let published = self.published;
         let mut retired = published.lock();
         retired.reserved -= 1;
         std::mem::forget(self);
-        published.replace_under(retired, value)
+        let epoch = published.epoch.load(Ordering::Relaxed) + 1;
+        let old = published.current.swap(Box::into_raw(Box::new(Stamped { epoch, value })), Ordering::AcqRel);
+        published.epoch.store(epoch, Ordering::Release);
+        retired.values.push_back(Retired(old));
+        published.retired_len.store(retired.values.len(), Ordering::Relaxed);
+        epoch
     }
 }
 
@@ -460,7 +423,7 @@ mod model {
             owner(&published);
             thread.join().expect("the reader's checks hold");
             published.reclaim();
-            assert_eq!((published.retired_len(), published.oldest_pinned_epoch()), (0, None));
+            assert_eq!(published.retired_len(), 0);
         });
     }
 
@@ -470,7 +433,7 @@ mod model {
     }
 
     fn replace(published: &Published<Payload>) {
-        published.replace(payload().0).expect("room");
+        published.reserve().expect("room").replace(payload().0);
         published.reclaim();
     }
 

@@ -145,12 +145,8 @@ impl Engine {
     /// Replaces the published generation, unless readers hold so many old states that it would have to wait. For
     /// intermediate states, which the next one replaces soon.
     fn publish_if_room(&self, change: impl FnOnce(&mut Generation)) {
-        let mut current = self.fail_stop.lock(&self.current, "a state was published");
-        let mut next = current.clone();
-        change(&mut next);
-        next.note_files();
-        if self.published.replace(next.clone()).is_ok() {
-            *current = next;
+        if let Some(place) = self.published.reserve() {
+            self.publish(place, change);
         }
     }
 

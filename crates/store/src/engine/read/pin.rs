@@ -48,7 +48,7 @@ mod model {
                     assert!(version <= guard.0, "version {version} of a generation that ends with {}", guard.0);
                 })
             };
-            published.replace(Holds(2)).expect("room");
+            published.reserve().expect("room").replace(Holds(2));
             visible.store(2, Ordering::Release);
             reading.join().expect("the reader's checks hold");
         });

@@ -134,7 +134,7 @@ mod model {
             let published = Published::new(view, 1);
             let slot = published.register().expect("a free slot");
             let reading = spawn(move || slot.load().read());
-            published.replace(next).expect("room");
+            published.reserve().expect("room").replace(next);
             published.reclaim();
             write_if_free(&held, &page);
             reading.join().expect("the reader's checks hold");
@@ -149,7 +149,7 @@ mod model {
             let published = Published::new(view, 1);
             let slot = published.register().expect("a free slot");
             slot.load().read();
-            published.replace(next).expect("room");
+            published.reserve().expect("room").replace(next);
             let reclaiming = {
                 let published = std::sync::Arc::clone(&published);
                 spawn(move || assert_eq!(published.reclaim(), 1))
