@@ -79,7 +79,7 @@ fn write_series(rng: &mut SmallRng, record: &Arc<Record>, checkpoints: u64) -> V
         for tree in TREES {
             if version % 5 == 0 && tree == TREES[0] {
                 let mut bulk = file.bulk(Box::new(|_, _, _| Ok(())));
-                writer.clear(tree).unwrap();
+                writer.delete_range(tree, &[], None).unwrap();
                 model.retain(|(id, _), _| *id != tree.0);
                 for number in 0..rng.random_range(1..400u32) {
                     let value = vec![version as u8; rng.random_range(0..200)];

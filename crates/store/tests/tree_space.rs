@@ -161,7 +161,7 @@ fn a_bulk_build_and_the_same_entries_merged_in_small_steps_give_the_same_tree() 
 }
 
 #[test]
-fn trees_are_named_cleared_and_removed_by_checkpoints() {
+fn trees_are_named_and_emptied_by_checkpoints() {
     let directory = tempfile::tempdir().unwrap();
     let file = open(&directory);
     load(&file, 3000);
@@ -177,10 +177,10 @@ fn trees_are_named_cleared_and_removed_by_checkpoints() {
     assert_eq!(names(&file), [("tree".to_string(), 3000), ("other".to_string(), 2)]);
     let mut writer = file.begin(no_pace()).unwrap();
     assert!(matches!(writer.attach(OTHER, file.bulk(no_pace()).finish().unwrap()), Err(StoreError::Limit { .. })));
-    writer.clear(TREE).unwrap();
-    writer.remove(OTHER).unwrap();
+    writer.delete_range(TREE, &[], None).unwrap();
+    writer.delete_range(OTHER, &[], None).unwrap();
     let view = writer.finish(Version(3), LogPosition::default()).unwrap();
-    assert_eq!(names(&file), [("tree".to_string(), 0)]);
+    assert_eq!(names(&file), [("tree".to_string(), 0), ("other".to_string(), 0)]);
     assert!(view.verify().is_clean());
     assert_eq!(view.get(OTHER, b"a").unwrap(), None);
     assert!(file.space_stat().live < 5, "{:?}", file.space_stat());
@@ -260,7 +260,7 @@ fn check_failing(kind: io::ErrorKind) {
                 builder.push(&number.to_be_bytes(), &[5; 2000])?;
             }
             let mut writer = file.begin(no_pace())?;
-            writer.clear(OTHER)?;
+            writer.delete_range(OTHER, &[], None)?;
             writer.attach(OTHER, builder.finish()?)?;
             let edits: Vec<_> = (0..2000u64).step_by(3).map(|n| (n.to_be_bytes(), vec![steps as u8; 500])).collect();
             writer.merge(TREE, edits.iter().map(|(key, value)| (&key[..], Some(&value[..]))))?;

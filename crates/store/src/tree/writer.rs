@@ -11,7 +11,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::build::chunk_writer::Pace;
-use super::build::merge::{Cut, Edit, Merge, free_subtree};
+use super::build::merge::{Cut, Edit, Merge};
 use super::build::output::Output;
 use super::build::space_map::{self, Places};
 use super::bulk::BulkRoot;
@@ -70,11 +70,6 @@ impl<'f> TreeWriter<'f> {
         TreeWriter { file, base, output, freed: Vec::new(), trees, lost, touched: BTreeSet::new(), is_broken: false }
     }
 
-    /// The view that it started from.
-    pub fn base(&self) -> &Arc<TreeView> {
-        &self.base
-    }
-
     /// Sets the name of a tree.
     pub fn set_name(&mut self, tree: TreeId, name: &str) -> Result<(), StoreError> {
         if name.len() > NAME_BYTES_MAX {
@@ -116,7 +111,7 @@ impl<'f> TreeWriter<'f> {
         self.merge_with(tree, &[Cut { from, to }], std::iter::empty())
     }
 
-    /// Makes a finished build the content of a tree, which must be empty (see [`TreeWriter::clear`]).
+    /// Makes a finished build the content of a tree, which must be empty.
     pub fn attach(&mut self, tree: TreeId, build: BulkRoot) -> Result<(), StoreError> {
         if self.trees.root(tree.0).page != PageNo::NONE {
             return Err(StoreError::Limit { what: "entries of a tree that a build is attached to", limit: 0 });
@@ -125,27 +120,6 @@ impl<'f> TreeWriter<'f> {
         let (root, pages) = build.into_parts();
         self.output.adopt(pages);
         self.trees.set_root(tree.0, root);
-        Ok(())
-    }
-
-    /// Empties a tree and frees all its pages. Reads every leaf, for its overflow values.
-    pub fn clear(&mut self, tree: TreeId) -> Result<(), StoreError> {
-        self.read_own_pages(tree)?;
-        let root = self.trees.root(tree.0);
-        self.is_broken = true;
-        if root.page != PageNo::NONE {
-            let shared = self.file.shared.clone();
-            free_subtree(&shared, root.page, root.level, &mut self.freed)?;
-        }
-        self.is_broken = false;
-        self.trees.set_root(tree.0, Root::default());
-        self.touch(tree)
-    }
-
-    /// Empties a tree and removes its name.
-    pub fn remove(&mut self, tree: TreeId) -> Result<(), StoreError> {
-        self.clear(tree)?;
-        self.trees.set_name(tree.0, None);
         Ok(())
     }
 

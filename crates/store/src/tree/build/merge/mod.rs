@@ -301,12 +301,7 @@ impl<'a, 'w, I: Iterator<Item = Edit<'a>>> Merge<'a, 'w, I> {
 }
 
 /// Lists a node and its subtree as freed, and returns the number of its entries. The level bounds the recursion.
-pub(in crate::tree) fn free_subtree(
-    shared: &Shared,
-    place: PageNo,
-    level: u8,
-    freed: &mut Vec<Extent>,
-) -> Result<u64, StoreError> {
+fn free_subtree(shared: &Shared, place: PageNo, level: u8, freed: &mut Vec<Extent>) -> Result<u64, StoreError> {
     let node = shared.checked_node(place, level)?;
     // Pages of one build are adjacent: a large tree that is freed as a whole is few extents.
     match freed.last_mut() {
