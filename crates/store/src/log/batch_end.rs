@@ -1,7 +1,7 @@
 //! The only places where a memtable may end.
 
-use super::batch::Batch;
 use super::position::LogPosition;
+use super::reader::Batch;
 use crate::base::key::Version;
 
 /// The end of a batch. A memtable, and what a meta page says to be in the trees, ends nowhere else: the results of a batch's folds

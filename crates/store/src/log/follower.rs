@@ -16,9 +16,10 @@
 use std::io;
 use std::sync::Arc;
 
-use super::batch::{Batch, HEADER_BYTES};
+use super::batch::HEADER_BYTES;
 use super::buffer::AlignedBuffer;
 use super::position::LogPosition;
+use super::reader::Batch;
 use super::retention::{Follow, Mark, Retention};
 use super::segment;
 use crate::base::error::StoreError;

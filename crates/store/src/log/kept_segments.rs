@@ -4,8 +4,9 @@
 //! one (half recycled at a power failure, truncated, or of another format) and all before it are not kept. Readers of
 //! changes check the batches inside: a damaged batch is an error with its position, never a missing change.
 
-use super::batch::{Batch, HEADER_BYTES};
+use super::batch::HEADER_BYTES;
 use super::position::LogPosition;
+use super::reader::Batch;
 use super::retention::{KEPT_SEGMENTS_MAX, Mark, Retention};
 use super::segment::{self, DATA_AT};
 use crate::disk::{Access, DIRECT_ALIGN, Disk};

@@ -4,10 +4,11 @@
 //! also needs the operations that replay skips, and must report a kind that only a newer build can have written.
 
 use super::batch::{
-    Batch, HEADER_BYTES, KIND_DELETE, KIND_DELETE_RANGE, KIND_LOADED, KIND_PIECES, KIND_PUT, OPERATION_HEADER_BYTES,
-    Operations, PiecesInLog,
+    HEADER_BYTES, KIND_DELETE, KIND_DELETE_RANGE, KIND_LOADED, KIND_PIECES, KIND_PUT, OPERATION_HEADER_BYTES,
+    PiecesInLog,
 };
 use super::position::u32_at;
+use super::reader::{Batch, Operations};
 
 /// An operation of any kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

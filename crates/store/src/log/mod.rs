@@ -17,11 +17,13 @@
 mod batch;
 mod batch_end;
 mod buffer;
+mod builder;
 mod follower;
 mod kept_segments;
 mod least;
 mod logged;
 mod position;
+mod reader;
 mod replay;
 mod retention;
 mod segment;
@@ -31,14 +33,15 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 pub(crate) use batch::{
-    Batch, BatchBuilder, Edit, HEADER_BYTES as BATCH_HEADER_BYTES, OPERATION_HEADER_BYTES, Operation, PiecesInLog,
-    TRANSACTION_HEADER_BYTES,
+    Edit, HEADER_BYTES as BATCH_HEADER_BYTES, OPERATION_HEADER_BYTES, Operation, PiecesInLog, TRANSACTION_HEADER_BYTES,
 };
 pub(crate) use batch_end::BatchEnd;
+pub(crate) use builder::BatchBuilder;
 pub(crate) use follower::{Follower, WrittenEnd};
 pub(crate) use least::{BEGINNING, create as create_least};
 pub(crate) use logged::{Logged, LoggedKind, LoggedOperations, TransactionCursor};
 pub use position::LogPosition;
+pub(crate) use reader::Batch;
 pub(crate) use replay::{Replayed, SEGMENT_BYTES_MAX, look_through, replay, start_exists, start_is_gone};
 pub(crate) use retention::{Retention, RetentionLimits};
 pub(crate) use segment::live_name as segment_name;

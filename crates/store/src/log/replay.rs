@@ -14,8 +14,9 @@ use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::sync::Arc;
 
-use super::batch::{Batch, Claim, HEADER_BYTES, torn_bytes};
+use super::batch::HEADER_BYTES;
 use super::position::LogPosition;
+use super::reader::{Batch, Claim, torn_bytes};
 use super::segment::{self, DATA_AT};
 use crate::base::error::StoreError;
 use crate::disk::{Access, DIRECT_ALIGN, Disk, DiskFile};
