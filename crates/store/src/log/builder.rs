@@ -64,17 +64,12 @@ impl BatchBuilder {
     /// Adds a change to the open transaction; a stamp replaces the value's first 8 bytes.
     pub(crate) fn push(&mut self, operation: Operation<'_>, stamp: Option<u64>) {
         let value = operation.edit.bytes();
-        let mut header = [0; OPERATION_HEADER_BYTES];
-        header[0] = match operation.edit {
+        let kind = match operation.edit {
             Edit::Put(_) => KIND_PUT,
             Edit::Delete => KIND_DELETE,
             Edit::DeleteRange { .. } => KIND_DELETE_RANGE,
         };
-        header[2..4].copy_from_slice(&(operation.key.len() as u16).to_le_bytes());
-        header[4..8].copy_from_slice(&operation.tree.to_le_bytes());
-        header[8..12].copy_from_slice(&(value.len() as u32).to_le_bytes());
-        self.buffer.extend(&header);
-        self.buffer.extend(operation.key);
+        self.begin_operation(kind, operation.tree, operation.key, value.len());
         match stamp {
             Some(version) if value.len() >= 8 => {
                 self.buffer.extend(&version.to_le_bytes());
@@ -82,26 +77,30 @@ impl BatchBuilder {
             }
             _ => self.buffer.extend(value),
         }
-        self.open_operations += 1;
     }
 
     /// Adds the record that a tree was loaded to the open transaction.
     pub(crate) fn push_loaded(&mut self, tree: u32) {
-        let mut header = [0; OPERATION_HEADER_BYTES];
-        header[0] = KIND_LOADED;
-        header[4..8].copy_from_slice(&tree.to_le_bytes());
-        self.buffer.extend(&header);
-        self.open_operations += 1;
+        self.begin_operation(KIND_LOADED, tree, &[], 0);
     }
 
     /// Adds the record that commits a large transaction to the open transaction.
     pub(crate) fn push_pieces(&mut self, pieces: &PiecesInLog) {
         let value = pieces.to_bytes();
-        let mut header = [0; OPERATION_HEADER_BYTES];
-        header[0] = KIND_PIECES;
-        header[8..12].copy_from_slice(&(value.len() as u32).to_le_bytes());
-        self.buffer.extend(&header);
+        self.begin_operation(KIND_PIECES, 0, &[], value.len());
         self.buffer.extend(&value);
+    }
+
+    /// Writes an operation up to its value.
+    #[inline]
+    fn begin_operation(&mut self, kind: u8, tree: u32, key: &[u8], value_len: usize) {
+        let mut header = [0; OPERATION_HEADER_BYTES];
+        header[0] = kind;
+        header[2..4].copy_from_slice(&(key.len() as u16).to_le_bytes());
+        header[4..8].copy_from_slice(&tree.to_le_bytes());
+        header[8..12].copy_from_slice(&(value_len as u32).to_le_bytes());
+        self.buffer.extend(&header);
+        self.buffer.extend(key);
         self.open_operations += 1;
     }
 

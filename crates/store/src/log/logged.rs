@@ -1,14 +1,10 @@
-//! The log's transactions for a reader of changes: one at a time, with every kind of operation distinguished.
+//! The operations of a transaction as they lie in the log, with every kind distinguished.
 //!
-//! Replay knows what it puts into memtables and reports other operations as damage (`batch.rs`). A reader of changes
+//! Replay knows what it puts into memtables and reports other operations as damage (`reader.rs`). A reader of changes
 //! also needs the operations that replay skips, and must report a kind that only a newer build can have written.
 
-use super::batch::{
-    HEADER_BYTES, KIND_DELETE, KIND_DELETE_RANGE, KIND_LOADED, KIND_PIECES, KIND_PUT, OPERATION_HEADER_BYTES,
-    PiecesInLog,
-};
+use super::batch::{KIND_DELETE, KIND_DELETE_RANGE, KIND_LOADED, KIND_PIECES, KIND_PUT, OPERATION_HEADER_BYTES};
 use super::position::u32_at;
-use super::reader::{Batch, Operations};
 
 /// An operation of any kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,7 +25,7 @@ pub(crate) enum LoggedKind {
     DeleteRange,
     /// The tree was changed by a bulk load; the changes are not in the log.
     Loaded,
-    /// The changes of a large transaction, which are in earlier batches ([`PiecesInLog`]).
+    /// The changes of a large transaction, which are in earlier batches ([`PiecesInLog`](super::PiecesInLog)).
     Pieces,
     /// A kind that this build does not know.
     Other(u8),
@@ -42,25 +38,22 @@ pub(crate) struct LoggedOperations<'b> {
     left: u32,
 }
 
-impl<'b> Operations<'b> {
-    /// The pieces of the large transaction that this one commits, if it does.
-    pub(crate) fn pieces(&self) -> Option<Result<PiecesInLog, &'static str>> {
-        let first = LoggedOperations::new(self.rest, self.left).next()?.ok()?;
-        let is_it = first.kind == LoggedKind::Pieces;
-        is_it.then(|| PiecesInLog::from_bytes(first.value).ok_or("record of a large transaction"))
-    }
-
-    /// The operations as stored in the log, each with its kind, for a reader of changes.
-    pub(crate) fn logged(self) -> LoggedOperations<'b> {
-        LoggedOperations::new(self.rest, self.left)
-    }
-}
-
 impl<'b> LoggedOperations<'b> {
-    fn new(rest: &'b [u8], left: u32) -> LoggedOperations<'b> {
+    pub(super) fn new(rest: &'b [u8], left: u32) -> LoggedOperations<'b> {
         LoggedOperations { rest, left }
     }
 
+    /// Operations left.
+    pub(super) fn len(&self) -> usize {
+        self.left as usize
+    }
+
+    /// Their bytes.
+    pub(super) fn rest_bytes(&self) -> usize {
+        self.rest.len()
+    }
+
+    #[inline]
     fn take(&mut self) -> Option<Logged<'b>> {
         let (header, rest) = self.rest.split_at_checked(OPERATION_HEADER_BYTES)?;
         let (key, rest) = rest.split_at_checked(usize::from(u16::from_le_bytes([header[2], header[3]])))?;
@@ -81,46 +74,17 @@ impl<'b> LoggedOperations<'b> {
 impl<'b> Iterator for LoggedOperations<'b> {
     type Item = Result<Logged<'b>, &'static str>;
 
+    #[inline]
     fn next(&mut self) -> Option<Self::Item> {
         self.left = self.left.checked_sub(1)?;
         Some(LoggedOperations::take(self).ok_or("operation length"))
     }
 }
 
-/// A position between two transactions of a batch, for a reader that keeps the batch's bytes elsewhere.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct TransactionCursor {
-    /// Offset in the batch.
-    at: usize,
-    version: u64,
-    left: u32,
-}
-
-impl TransactionCursor {
-    /// Before a batch's first transaction.
-    pub(crate) fn of(batch: &Batch<'_>) -> TransactionCursor {
-        TransactionCursor { at: HEADER_BYTES, version: batch.first_version(), left: batch.transaction_count() }
-    }
-
-    pub(crate) fn is_at_end(&self) -> bool {
-        self.left == 0
-    }
-
-    /// The next transaction of this batch, with its version; the cursor moves after it.
-    pub(crate) fn next<'b>(&mut self, batch: &Batch<'b>) -> Option<Result<(u64, Operations<'b>), &'static str>> {
-        let mut transactions = batch.transactions_from(self.at, self.version, self.left);
-        let before = transactions.rest_bytes();
-        let taken = transactions.next()?;
-        self.at += before - transactions.rest_bytes();
-        (self.version, self.left) = (self.version + 1, self.left - 1);
-        Some(taken)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::log::{BatchBuilder, Edit, LogPosition, Operation};
+    use crate::log::{Batch, BatchBuilder, Edit, LogPosition, Operation, TransactionCursor};
 
     fn operation(kind: u8, tree: u32, key: &[u8], value: &[u8]) -> Vec<u8> {
         let mut bytes = vec![kind, 0];

@@ -1,9 +1,12 @@
 //! Reading a batch: its header, its transactions and their operations. No byte is trusted: see `batch.rs` for the layout.
 
+use std::iter;
+
 use super::batch::{
-    CRC_AT, Edit, HEADER_BYTES, KIND_DELETE, KIND_DELETE_RANGE, KIND_LOADED, KIND_PUT, MAGIC, OPERATION_HEADER_BYTES,
-    Operation, PIECE_HEADER_BYTES, RESERVED_AT, TRANSACTION_HEADER_BYTES, checksum,
+    CRC_AT, Edit, HEADER_BYTES, MAGIC, Operation, PIECE_HEADER_BYTES, PiecesInLog, RESERVED_AT,
+    TRANSACTION_HEADER_BYTES, checksum,
 };
+use super::logged::{Logged, LoggedKind, LoggedOperations};
 use super::position::{LogPosition, u32_at, u64_at};
 
 /// A header in a stretch of bytes, whose batch is checked by checksums of the whole stretch: each byte is read once, however many
@@ -133,9 +136,10 @@ impl<'b> Batch<'b> {
         u32_at(self.bytes, 48)
     }
 
-    /// The transactions from an offset on; `version` is the first one's, `left` their number.
-    pub(crate) fn transactions_from(&self, at: usize, version: u64, left: u32) -> Transactions<'b> {
-        Transactions { rest: self.bytes.get(at..).unwrap_or_default(), version, left }
+    /// The operations of the transaction at an offset; `None` if its lengths lead out of the batch.
+    fn operations_at(&self, at: usize) -> Option<Operations<'b>> {
+        let (header, rest) = self.bytes.get(at..)?.split_at_checked(TRANSACTION_HEADER_BYTES)?;
+        Some(Operations::new(rest.get(..u32_at(header, 4) as usize)?, u32_at(header, 0)))
     }
 
     /// The number and the changes of a piece of a large transaction; `None` if the batch is not a piece.
@@ -143,21 +147,16 @@ impl<'b> Batch<'b> {
         if self.transaction_count() > 0 || self.bytes.len() == HEADER_BYTES {
             return None;
         }
-        let operations = self.transactions_from(HEADER_BYTES + PIECE_HEADER_BYTES, 0, 1).next();
-        let number = self.bytes.get(HEADER_BYTES..HEADER_BYTES + 4).map(|bytes| u32_at(bytes, 0));
-        Some(match (number, operations) {
-            (Some(number), Some(Ok((_, operations)))) => Ok((number, operations)),
-            _ => Err("piece of a large transaction"),
-        })
+        let operations = self.operations_at(HEADER_BYTES + PIECE_HEADER_BYTES);
+        // With a transaction behind the number it is there.
+        let piece = operations.map(|operations| (u32_at(self.bytes, HEADER_BYTES), operations));
+        Some(piece.ok_or("piece of a large transaction"))
     }
 
-    /// The transactions with their versions. Invalid lengths in a batch with a valid checksum are reported as damage, without a panic.
-    pub(crate) fn transactions(&self) -> Transactions<'b> {
-        Transactions {
-            rest: &self.bytes[HEADER_BYTES..],
-            version: self.first_version(),
-            left: self.transaction_count(),
-        }
+    /// The transactions with their versions.
+    pub(crate) fn transactions(&self) -> impl Iterator<Item = Result<(u64, Operations<'b>), &'static str>> + use<'b> {
+        let (batch, mut cursor) = (*self, TransactionCursor::of(self));
+        iter::from_fn(move || cursor.next(&batch))
     }
 }
 
@@ -170,45 +169,41 @@ pub(crate) fn torn_bytes(bytes: &[u8], at: &LogPosition) -> u64 {
     if is_ours { u64::from(u32_at(bytes, 4)).min(bytes.len() as u64).max(1) } else { 0 }
 }
 
-/// Iterator over a batch's transactions: version and operations.
-pub(crate) struct Transactions<'b> {
-    rest: &'b [u8],
+/// A position between two transactions of a batch, for a reader that keeps the batch's bytes elsewhere.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct TransactionCursor {
+    /// Offset in the batch.
+    at: usize,
     version: u64,
     left: u32,
 }
 
-impl<'b> Iterator for Transactions<'b> {
-    type Item = Result<(u64, Operations<'b>), &'static str>;
+impl TransactionCursor {
+    /// Before a batch's first transaction.
+    pub(crate) fn of(batch: &Batch<'_>) -> TransactionCursor {
+        TransactionCursor { at: HEADER_BYTES, version: batch.first_version(), left: batch.transaction_count() }
+    }
 
-    fn next(&mut self) -> Option<Self::Item> {
-        if self.left == 0 {
-            return None;
-        }
-        self.left -= 1;
+    pub(crate) fn is_at_end(&self) -> bool {
+        self.left == 0
+    }
+
+    /// The next transaction of this batch, with its version; the cursor moves after it. Invalid lengths in a batch with a valid
+    /// checksum are reported as damage, without a panic.
+    pub(crate) fn next<'b>(&mut self, batch: &Batch<'b>) -> Option<Result<(u64, Operations<'b>), &'static str>> {
+        self.left = self.left.checked_sub(1)?;
+        let Some(operations) = batch.operations_at(self.at) else { return Some(Err("transaction length")) };
         let version = self.version;
+        self.at += TRANSACTION_HEADER_BYTES + operations.logged.rest_bytes();
         self.version += 1;
-        Some(self.take().map(|operations| (version, operations)).ok_or("transaction length"))
+        Some(Ok((version, operations)))
     }
 }
 
-impl<'b> Transactions<'b> {
-    /// Bytes of the batch from here on.
-    pub(crate) fn rest_bytes(&self) -> usize {
-        self.rest.len()
-    }
-
-    fn take(&mut self) -> Option<Operations<'b>> {
-        let (header, rest) = self.rest.split_at_checked(TRANSACTION_HEADER_BYTES)?;
-        let (operations, rest) = rest.split_at_checked(u32_at(header, 4) as usize)?;
-        self.rest = rest;
-        Some(Operations::new(operations, u32_at(header, 0)))
-    }
-}
-
-/// Iterator over a transaction's operations.
+/// Iterator over a transaction's operations as replay takes them: a kind that it does not know is damage, and records of loads are
+/// passed by.
 pub(crate) struct Operations<'b> {
-    pub(super) rest: &'b [u8],
-    pub(super) left: u32,
+    logged: LoggedOperations<'b>,
     /// Ranges may still follow.
     is_start: bool,
 }
@@ -218,45 +213,46 @@ impl<'b> Iterator for Operations<'b> {
 
     #[inline]
     fn next(&mut self) -> Option<Self::Item> {
-        while self.left > 0 && self.rest.first() == Some(&KIND_LOADED) {
-            self.left -= 1;
-            self.rest = self.rest.get(OPERATION_HEADER_BYTES..).unwrap_or_default();
-        }
-        if self.left == 0 {
-            return None;
-        }
-        self.left -= 1;
-        Some(Operations::take(self).ok_or("operation"))
+        let is_loaded = |read: &Result<Logged<'_>, _>| matches!(read, Ok(Logged { kind: LoggedKind::Loaded, .. }));
+        let read = self.logged.by_ref().find(|read| !is_loaded(read))?;
+        Some(read.ok().and_then(|logged| self.take(logged)).ok_or("operation"))
     }
 }
 
 impl<'b> Operations<'b> {
-    pub(super) fn new(rest: &'b [u8], left: u32) -> Operations<'b> {
-        Operations { rest, left, is_start: true }
+    pub(super) fn new(bytes: &'b [u8], count: u32) -> Operations<'b> {
+        Operations { logged: LoggedOperations::new(bytes, count), is_start: true }
     }
 
     /// Operations left, including those that iteration skips.
     pub(crate) fn len(&self) -> usize {
-        self.left as usize
+        self.logged.len()
+    }
+
+    /// The pieces of the large transaction that this one commits, if it does.
+    pub(crate) fn pieces(&self) -> Option<Result<PiecesInLog, &'static str>> {
+        let first = self.logged.clone().next()?.ok()?;
+        let is_it = first.kind == LoggedKind::Pieces;
+        is_it.then(|| PiecesInLog::from_bytes(first.value).ok_or("record of a large transaction"))
+    }
+
+    /// The operations as stored in the log, each with its kind, for a reader of changes.
+    pub(crate) fn logged(self) -> LoggedOperations<'b> {
+        self.logged
     }
 
     #[inline]
-    fn take(&mut self) -> Option<Operation<'b>> {
-        let (header, rest) = self.rest.split_at_checked(OPERATION_HEADER_BYTES)?;
-        let key_len = usize::from(u16::from_le_bytes([header[2], header[3]]));
-        let (key, rest) = rest.split_at_checked(key_len)?;
-        let (value, rest) = rest.split_at_checked(u32_at(header, 8) as usize)?;
-        self.rest = rest;
-        let edit = match header[0] {
-            KIND_PUT => Edit::Put(value),
-            KIND_DELETE if value.is_empty() => Edit::Delete,
-            KIND_DELETE_RANGE if self.is_start && (value.is_empty() || key < value) => {
+    fn take(&mut self, Logged { kind, tree, key, value }: Logged<'b>) -> Option<Operation<'b>> {
+        let edit = match kind {
+            LoggedKind::Put => Edit::Put(value),
+            LoggedKind::Delete if value.is_empty() => Edit::Delete,
+            LoggedKind::DeleteRange if self.is_start && (value.is_empty() || key < value) => {
                 Edit::DeleteRange { to: (!value.is_empty()).then_some(value) }
             }
             _ => return None,
         };
         self.is_start = matches!(edit, Edit::DeleteRange { .. });
-        Some(Operation { tree: u32_at(header, 4), key, edit })
+        Some(Operation { tree, key, edit })
     }
 }
 
