@@ -20,7 +20,7 @@ use super::batch::HEADER_BYTES;
 use super::buffer::AlignedBuffer;
 use super::position::LogPosition;
 use super::reader::Batch;
-use super::retention::{Follow, Mark, Retention};
+use super::retention::{Follow, Retention};
 use super::segment;
 use crate::base::error::StoreError;
 use crate::base::key::Version;
@@ -59,10 +59,10 @@ pub(crate) struct WrittenEnd {
 }
 
 impl Follower {
-    pub(crate) fn new(disk: Arc<dyn Disk>, retention: Arc<Retention>, is_direct: bool, mark: Mark) -> Follower {
+    pub(crate) fn new(disk: Arc<dyn Disk>, retention: Arc<Retention>, is_direct: bool, at: LogPosition) -> Follower {
         // Its memory is allocated with the first read.
         let window = AlignedBuffer::with_capacity(0);
-        Follower { disk, retention, is_direct, at: mark.at, file: None, window, start: 0, batch: 0..0 }
+        Follower { disk, retention, is_direct, at, file: None, window, start: 0, batch: 0..0 }
     }
 
     /// Bytes of memory of the window.
@@ -82,9 +82,9 @@ impl Follower {
         Batch::checked(bytes)
     }
 
-    /// File and offset of that batch.
-    pub(crate) fn batch_place(&self) -> (String, u64) {
-        (segment::live_name(self.at.segment), u64::from(self.start) + self.batch.start as u64)
+    /// Damage of that batch.
+    pub(crate) fn damage(&self, what: impl Into<String>) -> StoreError {
+        LogPosition { offset: self.start + self.batch.start as u32, ..self.at }.damage(what)
     }
 
     /// Reads the next batch. The caller, which has all versions up to `version`, knows that there is one.
@@ -109,14 +109,7 @@ impl Follower {
                 (Follow::Later(mark), None) => self.at = mark.at,
                 (Follow::Later(_), Some(needed)) => return Err(StoreError::Gone { oldest: Version(needed) }),
                 (Follow::Gone(oldest), _) => return Err(StoreError::Gone { oldest: Version(oldest) }),
-                (Follow::Damaged, _) => {
-                    let file = segment::live_name(self.at.segment);
-                    return Err(StoreError::corrupt(
-                        &file,
-                        u64::from(self.at.offset),
-                        "a batch that was durable is lost",
-                    ));
-                }
+                (Follow::Damaged, _) => return Err(self.at.damage("a batch that was durable is lost")),
             }
         }
     }

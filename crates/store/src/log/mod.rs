@@ -44,7 +44,6 @@ pub use position::LogPosition;
 pub(crate) use reader::{Batch, TransactionCursor};
 pub(crate) use replay::{Replayed, SEGMENT_BYTES_MAX, look_through, replay, start_exists, start_is_gone};
 pub(crate) use retention::{Retention, RetentionLimits};
-pub(crate) use segment::live_name as segment_name;
 
 use crate::base::error::StoreError;
 use crate::base::fail_stop::FailStop;
@@ -148,7 +147,7 @@ pub(crate) struct InTree {
 pub(crate) fn ends_early(end: &LogPosition) -> StoreError {
     let what =
         "the log ends before changes of which the tree file has a part: a batch that was durable is unreadable or gone";
-    StoreError::corrupt(&segment_name(end.segment), u64::from(end.offset), what)
+    end.damage(what)
 }
 
 /// A batch with its position, ready to be written.
@@ -380,15 +379,13 @@ impl Log {
 
     /// A reader of the versions after this one; `Err`: the oldest version after which all changes are available.
     pub(crate) fn follow(&self, version: u64) -> Result<Follower, u64> {
-        let mark = self.retention.place(version)?;
-        let (disk, retention) = (Arc::clone(&self.disk), Arc::clone(&self.retention));
-        Ok(Follower::new(disk, retention, self.settings.sync_each, mark))
+        self.retention.place(version).map(|mark| self.follow_from(mark.at))
     }
 
     /// A reader that starts at this position.
-    pub(crate) fn follow_from(&self, at: LogPosition, version: u64) -> Follower {
+    pub(crate) fn follow_from(&self, at: LogPosition) -> Follower {
         let (disk, retention) = (Arc::clone(&self.disk), Arc::clone(&self.retention));
-        Follower::new(disk, retention, self.settings.sync_each, Mark { at, version })
+        Follower::new(disk, retention, self.settings.sync_each, at)
     }
 
     /// The end of the written log.

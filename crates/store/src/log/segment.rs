@@ -16,7 +16,7 @@
 
 use std::sync::Arc;
 
-use super::position::{u32_at, u64_at};
+use super::position::{LogPosition, u32_at, u64_at};
 use crate::base::error::StoreError;
 use crate::disk::{Access, DIRECT_ALIGN, Disk, DiskFile};
 
@@ -36,6 +36,13 @@ pub(crate) struct Segment {
     pub(crate) file: Arc<dyn DiskFile>,
     /// A write is durable when it returns; otherwise `sync_data` is needed.
     pub(crate) is_direct: bool,
+}
+
+impl LogPosition {
+    /// Damage of the log at this place.
+    pub(crate) fn damage(&self, what: impl Into<String>) -> StoreError {
+        StoreError::corrupt(&live_name(self.segment), u64::from(self.offset), what)
+    }
 }
 
 pub(crate) fn live_name(number: u64) -> String {

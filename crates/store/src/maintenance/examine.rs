@@ -122,7 +122,7 @@ struct Walk {
 
 impl Walk {
     fn take(&mut self, at: &LogPosition, batch: &Batch<'_>) -> Result<(), StoreError> {
-        let damage = |what| StoreError::corrupt(&log::segment_name(at.segment), u64::from(at.offset), what);
+        let damage = |what| at.damage(what);
         self.batches += 1;
         if let Some(piece) = batch.piece() {
             let (number, operations) = piece.map_err(damage)?;

@@ -4,4 +4,3 @@
 
 pub(super) mod alarm;
 pub(crate) mod reader;
-mod source;

@@ -29,6 +29,7 @@ use crate::base::error::StoreError;
 use crate::base::key::{TreeId, Version};
 use crate::base::monitor::Monitor;
 use crate::base::sync::Instant;
+use crate::base::sync::atomic::Ordering;
 use crate::engine::Engine;
 use crate::log::{Batch, Follower, Logged, LoggedKind, LoggedOperations, PiecesInLog, TransactionCursor, WrittenEnd};
 
@@ -132,7 +133,8 @@ pub struct ChangeReader {
     version: u64,
     /// Called when there is more to read.
     wake: Option<Wake>,
-    bell: Arc<Bell>,
+    /// Set when there is more to read than [`ChangeReader::wait`] knew of.
+    has_rung: Arc<Monitor<bool>>,
 }
 
 impl ChangeReader {
@@ -141,7 +143,7 @@ impl ChangeReader {
         if since.0 > newest {
             return Err(StoreError::Ahead { newest: Version(newest) });
         }
-        let follower = engine.follow(since.0)?;
+        let follower = engine.log.follow(since.0).map_err(|oldest| StoreError::Gone { oldest: Version(oldest) })?;
         let seat = engine.alarm.register().ok_or(StoreError::Busy)?;
         Ok(ChangeReader {
             engine: Arc::clone(engine),
@@ -152,7 +154,7 @@ impl ChangeReader {
             past: None,
             version: since.0,
             wake: None,
-            bell: Arc::default(),
+            has_rung: Arc::default(),
         })
     }
 
@@ -180,19 +182,19 @@ impl ChangeReader {
             return self.next_piece().map(Some);
         }
         while self.cursor.is_at_end() {
-            if self.version < self.engine.changes_shown() {
+            if self.version < self.shown() {
                 self.read_batch()?;
                 continue;
             }
             if let Some(wake) = &self.wake {
                 self.engine.alarm.arm(self.seat, wake);
             }
-            if self.version < self.engine.changes_shown() {
+            if self.version < self.shown() {
                 continue;
             }
             self.follower.free_window();
             self.past = None;
-            return if self.engine.is_closed() { Err(StoreError::Closed) } else { Ok(None) };
+            return if self.is_closed() { Err(StoreError::Closed) } else { Ok(None) };
         }
         if self.meets_pieces()? {
             return self.next_piece().map(Some);
@@ -205,10 +207,7 @@ impl ChangeReader {
             None => Err("number of transactions".to_string()),
         };
         // The cursor moves only past a valid transaction, so that a repeated call skips nothing.
-        let changeset = changeset.map_err(|what| {
-            let (file, offset) = self.follower.batch_place();
-            StoreError::corrupt(&file, offset, what)
-        })?;
+        let changeset = changeset.map_err(|what| self.follower.damage(what))?;
         self.cursor = cursor;
         self.version = changeset.version;
         Ok(Some(changeset))
@@ -220,10 +219,7 @@ impl ChangeReader {
         let mut cursor = self.cursor;
         let Some(Ok((version, operations))) = cursor.next(&batch) else { return Ok(false) };
         let Some(pieces) = operations.pieces() else { return Ok(false) };
-        let pieces = pieces.map_err(|what| {
-            let (file, offset) = self.follower.batch_place();
-            StoreError::corrupt(&file, offset, what)
-        })?;
+        let pieces = pieces.map_err(|what| self.follower.damage(what))?;
         self.pieces = Some(Pieces::new(&self.engine, version, &pieces));
         self.cursor = cursor;
         Ok(true)
@@ -231,7 +227,7 @@ impl ChangeReader {
 
     /// The next piece of the large transaction that is being delivered. After an error the same piece is tried again.
     fn next_piece(&mut self) -> Result<Changeset<'_>, StoreError> {
-        let end = self.engine.log_end();
+        let end = self.engine.log.end();
         let pieces = self.pieces.as_mut().ok_or(StoreError::Closed)?;
         pieces.advance(self.version, end)?;
         let is_last = pieces.next == pieces.count;
@@ -247,27 +243,39 @@ impl ChangeReader {
     pub fn wait(&mut self, time: Duration) -> Result<bool, StoreError> {
         let until = Instant::now().checked_add(time);
         let ring: Wake = {
-            let bell = Arc::clone(&self.bell);
-            Arc::new(move || bell.ring())
+            let has_rung = Arc::clone(&self.has_rung);
+            Arc::new(move || has_rung.change(|has_rung| *has_rung = true))
         };
         loop {
-            self.bell.silence();
+            *self.has_rung.lock() = false;
             self.engine.alarm.arm(self.seat, &ring);
-            if self.pieces.is_some() || !self.cursor.is_at_end() || self.version < self.engine.changes_shown() {
+            if self.pieces.is_some() || !self.cursor.is_at_end() || self.version < self.shown() {
                 return Ok(true);
             }
-            if self.engine.is_closed() {
+            if self.is_closed() {
                 return Err(StoreError::Closed);
             }
-            if !self.bell.wait(until) {
+            let left = until.map(|until| until.saturating_duration_since(Instant::now()));
+            if self.has_rung.wait(left, |has_rung| has_rung.then_some(())).is_none() {
                 return Ok(false);
             }
         }
     }
 
+    /// The last version shown to readers of changes: visible, and certain to survive a crash.
+    #[inline]
+    fn shown(&self) -> u64 {
+        let visible = self.engine.visible();
+        self.engine.log.version_synced().map_or(visible, |synced| synced.min(visible))
+    }
+
+    fn is_closed(&self) -> bool {
+        self.engine.is_closing.load(Ordering::Acquire)
+    }
+
     /// Reads the next batch. If it holds versions not yet delivered, the cursor then stands before the first of them.
     fn read_batch(&mut self) -> Result<(), StoreError> {
-        self.follower.advance(self.version, self.engine.log_end())?;
+        self.follower.advance(self.version, self.engine.log.end())?;
         let Some(batch) = self.follower.batch() else { return Ok(()) };
         let (first, last) = versions(&batch);
         if last <= self.version {
@@ -280,8 +288,7 @@ impl ChangeReader {
         let mut cursor = TransactionCursor::of(&batch);
         for _ in first..=self.version {
             if !matches!(cursor.next(&batch), Some(Ok(_))) {
-                let (file, offset) = self.follower.batch_place();
-                return Err(StoreError::corrupt(&file, offset, "transaction length"));
+                return Err(self.follower.damage("transaction length"));
             }
         }
         self.cursor = cursor;
@@ -300,7 +307,7 @@ struct Pieces {
 
 impl Pieces {
     fn new(engine: &Engine, version: u64, pieces: &PiecesInLog) -> Pieces {
-        Pieces { follower: engine.follow_from(pieces.first, version), version, count: pieces.count, next: 0 }
+        Pieces { follower: engine.log.follow_from(pieces.first), version, count: pieces.count, next: 0 }
     }
 
     /// Reads the next piece. `before` is the last version that was delivered.
@@ -311,12 +318,13 @@ impl Pieces {
             let batch = self.follower.batch().ok_or(StoreError::Closed)?;
             match batch.piece() {
                 Some(Ok((number, operations))) if number == self.next => {
-                    Changeset::of(self.version, false, operations.logged()).map_err(|what| self.damage(what))?;
+                    Changeset::of(self.version, false, operations.logged())
+                        .map_err(|what| self.follower.damage(what))?;
                     self.next += 1;
                     return Ok(());
                 }
                 Some(Ok(_)) => return Err(gone),
-                Some(Err(what)) => return Err(self.damage(what)),
+                Some(Err(what)) => return Err(self.follower.damage(what)),
                 // The record itself: the pieces before it are no longer there.
                 None if batch.transaction_count() > 0 && batch.first_version() >= self.version => return Err(gone),
                 None => {}
@@ -328,15 +336,10 @@ impl Pieces {
         let batch = self.follower.batch().ok_or(StoreError::Closed)?;
         match batch.piece() {
             Some(Ok((_, operations))) => {
-                Changeset::of(self.version, is_last, operations.logged()).map_err(|what| self.damage(what))
+                Changeset::of(self.version, is_last, operations.logged()).map_err(|what| self.follower.damage(what))
             }
             _ => Err(StoreError::Closed),
         }
-    }
-
-    fn damage(&self, what: impl std::fmt::Display) -> StoreError {
-        let (file, offset) = self.follower.batch_place();
-        StoreError::corrupt(&file, offset, what.to_string())
     }
 }
 
@@ -349,27 +352,5 @@ fn versions(batch: &Batch<'_>) -> (u64, u64) {
 impl Drop for ChangeReader {
     fn drop(&mut self) {
         self.engine.alarm.unregister(self.seat);
-    }
-}
-
-/// A flag on which a thread waits.
-#[derive(Default)]
-struct Bell {
-    has_rung: Monitor<bool>,
-}
-
-impl Bell {
-    fn silence(&self) {
-        self.has_rung.change(|has_rung| *has_rung = false);
-    }
-
-    fn ring(&self) {
-        self.has_rung.change(|has_rung| *has_rung = true);
-    }
-
-    /// Waits until the bell rings; false if `until` comes first.
-    fn wait(&self, until: Option<Instant>) -> bool {
-        let left = until.map(|until| until.saturating_duration_since(Instant::now()));
-        self.has_rung.wait(left, |has_rung| has_rung.then_some(())).is_some()
     }
 }

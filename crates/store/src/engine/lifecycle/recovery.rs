@@ -255,7 +255,7 @@ impl<'t> Replay<'t> {
     }
 
     fn take(&mut self, at: &LogPosition, batch: &Batch<'_>) -> Result<(), StoreError> {
-        let damage = |what| StoreError::corrupt(&log::segment_name(at.segment), u64::from(at.offset), what);
+        let damage = |what| at.damage(what);
         if !self.is_meta_whole && self.missing_build == Some(batch.epoch()) {
             // A later batch of the same epoch proves that the build was complete: after its announcement nothing is logged
             // until it is in the tree file or abandoned, and after a crash the epoch differs. So the damaged meta page had
@@ -297,7 +297,7 @@ impl<'t> Replay<'t> {
     /// Puts those transactions of a batch into the active memtable that are not in the trees. If the memtable is full, it has a
     /// part of them, and the whole batch belongs into the next one.
     fn insert(&mut self, at: &LogPosition, batch: &Batch<'_>) -> Result<Result<(), Full>, StoreError> {
-        let damage = |what| StoreError::corrupt(&log::segment_name(at.segment), u64::from(at.offset), what);
+        let damage = |what| at.damage(what);
         let (mut last_version, mut need) = (self.last_version, self.need);
         for transaction in batch.transactions() {
             let (version, operations) = transaction.map_err(damage)?;
@@ -351,7 +351,7 @@ impl<'t> Replay<'t> {
         };
         let mut count = 0;
         log::look_through(self.disk, &pieces.first, &mut |at, batch| {
-            let damage = |what| StoreError::corrupt(&log::segment_name(at.segment), u64::from(at.offset), what);
+            let damage = |what| at.damage(what);
             let Some(piece) = batch.piece().filter(|_| count < pieces.count) else { return Ok(()) };
             let (number, operations) = piece.map_err(damage)?;
             if number != count {
@@ -365,12 +365,7 @@ impl<'t> Replay<'t> {
             Ok(())
         })?;
         if count < pieces.count {
-            let what = "pieces of a committed large transaction are missing";
-            return Err(StoreError::corrupt(
-                &log::segment_name(pieces.first.segment),
-                u64::from(pieces.first.offset),
-                what,
-            ));
+            return Err(pieces.first.damage("pieces of a committed large transaction are missing"));
         }
         self.merge_frozen()?;
         let need = Need::of(own.table());
