@@ -7,6 +7,7 @@ use crate::base::error::StoreError;
 use crate::base::key::{TreeId, Version};
 use crate::disk::Disk;
 use crate::engine::Engine;
+use crate::engine::checkpoint::pace;
 use crate::engine::feed::reader::ChangeReader;
 use crate::engine::lifecycle::threads::Running;
 use crate::engine::lifecycle::{at_rest, folder};
@@ -79,7 +80,7 @@ impl Store {
     /// most `place_bytes` bytes, a multiple of 4,096. `None` if the data fits into memory, or if the system does not
     /// support such reads (they need io_uring(7) of Linux 6.1 and a file system with `O_DIRECT`).
     pub fn direct_reads(&self, places: usize, place_bytes: usize) -> Option<DirectReads> {
-        let queue = self.engine().read_queue(places, place_bytes)?;
+        let queue = self.engine().tree.read_queue(places, place_bytes)?;
         Some(DirectReads::new(self.engine(), queue, places, place_bytes))
     }
 
@@ -151,17 +152,18 @@ impl Store {
 
     /// Starts a bottom-up build of a tree's whole content. Entries must come sorted by key, each key once.
     pub fn bulk(&self) -> Result<BulkTree, StoreError> {
-        Ok(BulkTree { builder: self.engine().bulk(), engine: Arc::clone(self.engine()) })
+        let engine = Arc::clone(self.engine());
+        Ok(BulkTree { builder: engine.tree.bulk(pace::of_bulk_build(Arc::clone(&engine))), engine })
     }
 
     /// Sorts any number of entries for a bulk build in about `memory_bytes`, with temporary files in the store's directory.
     pub fn sorter(&self, memory_bytes: usize) -> Sorter {
-        self.engine().sorter(memory_bytes)
+        Sorter::new(Arc::clone(&self.engine().disk), &self.engine().sorter_name(), memory_bytes)
     }
 
     /// Starts a temporary file, in the store's directory, for entries that are already sorted. It can be read any number of times.
     pub fn sorted_run(&self) -> Result<SortedRunWriter, StoreError> {
-        self.engine().sorted_run()
+        SortedRunWriter::new(&*self.engine().disk, &self.engine().sorter_name())
     }
 
     /// Makes finished builds the content of these trees, durably, all or none. Each of the trees must be empty. `rows`,
@@ -195,7 +197,7 @@ impl Store {
     /// Checks every page of the tree file: checksums, order, and that each page is reachable, free or in flight. The
     /// log was checked when the store was opened. Reads the whole file without blocking others.
     pub fn verify(&self) -> TreeReport {
-        self.engine().verify()
+        self.engine().tree.verify()
     }
 
     /// State and counters, for metrics.

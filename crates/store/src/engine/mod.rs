@@ -45,15 +45,13 @@ use crate::base::limits::LOOK_FOR_READERS_EVERY;
 use crate::base::readers::{Published, RETIRED_MAX, ReadGuard, ReaderSlot, Reservation};
 use crate::base::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use crate::base::sync::{Instant, Mutex, thread};
-use crate::disk::{Disk, ReadQueue};
+use crate::disk::Disk;
 use crate::log::{BatchBuilder, Log};
 use crate::memtable::Memtable;
-use crate::sort::{SortedRunWriter, Sorter};
-use crate::tree::{BulkBuilder, SpaceStat, TreeFile, TreeReport};
+use crate::tree::TreeFile;
 use checkpoint::checkpointer::Checkpoints;
 use checkpoint::deleted_files::DeletedFiles;
 use checkpoint::disk_space::DiskSpace;
-use checkpoint::pace;
 use checkpoint::throttle::Throttle;
 use feed::alarm::Alarm;
 use lifecycle::folder::FolderLock;
@@ -125,11 +123,6 @@ impl Engine {
         self.checkpoints.announce(|| self.fail_stop.stop(what, error));
     }
 
-    /// See [`TreeFile::read_queue`].
-    pub(crate) fn read_queue(&self, places: usize, place_bytes: usize) -> Option<Box<dyn ReadQueue>> {
-        self.tree.read_queue(places, place_bytes)
-    }
-
     pub(crate) fn register(&self) -> Result<ReaderSlot<Generation>, StoreError> {
         self.published.register().ok_or(StoreError::Busy)
     }
@@ -185,10 +178,6 @@ impl Engine {
         work.prepare(View { generation: &guard, version }, prepare)
     }
 
-    pub(crate) fn bulk(self: &Arc<Engine>) -> BulkBuilder {
-        self.tree.bulk(pace::of_bulk_build(Arc::clone(self)))
-    }
-
     pub(crate) fn take_slot(&self) -> LentSlot<'_> {
         loop {
             if let Some(slot) = lock(&self.slots).pop() {
@@ -200,28 +189,9 @@ impl Engine {
         }
     }
 
-    /// A sorter with temporary files of its own in the store's directory.
-    pub(crate) fn sorter(&self, memory_bytes: usize) -> Sorter {
-        Sorter::new(Arc::clone(&self.disk), &self.sorter_name(), memory_bytes)
-    }
-
-    /// The same for entries that are already sorted.
-    pub(crate) fn sorted_run(&self) -> Result<SortedRunWriter, StoreError> {
-        SortedRunWriter::new(Arc::clone(&self.disk), &self.sorter_name())
-    }
-
-    fn sorter_name(&self) -> String {
+    /// Beginning of the names of temporary files, for one sorter.
+    pub(crate) fn sorter_name(&self) -> String {
         format!("sort-{}", self.sorters.fetch_add(1, Ordering::Relaxed))
-    }
-
-    /// Checks every page that the newest tree reaches, and the use of all others.
-    pub(crate) fn verify(&self) -> TreeReport {
-        self.tree.verify()
-    }
-
-    /// Use of the tree file's pages.
-    pub(crate) fn space_stat(&self) -> SpaceStat {
-        self.tree.space_stat()
     }
 
     pub(crate) fn stats(&self) -> Stats {

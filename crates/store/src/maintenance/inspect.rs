@@ -20,7 +20,7 @@ pub struct Inventory {
 impl Store {
     /// Trees with depth and fill, space, and statistics.
     pub fn stat(&self) -> Inventory {
-        Inventory { report: self.verify(), space: self.engine().space_stat(), stats: self.stats() }
+        Inventory { report: self.verify(), space: self.engine().tree.space_stat(), stats: self.stats() }
     }
 }
 

@@ -6,7 +6,7 @@
 use std::cmp::Ordering;
 
 use super::part::Part;
-use super::run::{Record, Run, RunReader};
+use super::run::{Record, RunReader, SortedRun};
 use crate::base::error::StoreError;
 use crate::base::head::{common_prefix, head};
 use crate::base::sync::thread;
@@ -65,15 +65,15 @@ pub struct SortedEntries {
 
 impl SortedEntries {
     /// Merges sorted parts and runs.
-    pub(super) fn merge(parts: Vec<Part>, runs: &[Run]) -> Result<SortedEntries, StoreError> {
+    pub(super) fn merge(parts: Vec<Part>, runs: &[SortedRun]) -> Result<SortedEntries, StoreError> {
         let parts: Vec<Part> = parts.into_iter().filter(|part| !part.is_empty()).collect();
-        let mut beginnings = parts.iter().map(Part::common).chain(runs.iter().map(Run::common));
+        let mut beginnings = parts.iter().map(Part::common).chain(runs.iter().map(SortedRun::common));
         let first = beginnings.next().unwrap_or_default();
         let common = beginnings.fold(first.len(), |len, other| common_prefix(&first[..len], other));
         let mut sources = Vec::with_capacity(parts.len() + runs.len());
         sources.extend(parts.into_iter().map(|part| Source::Part { part, index: 0 }));
         for run in runs {
-            sources.push(Source::Run(run.read()?));
+            sources.push(Source::Run(run.reader()?));
         }
         let mut merge = SortedEntries { heap: Vec::with_capacity(sources.len()), sources, common, is_read: false };
         for source in 0..merge.sources.len() {
@@ -153,6 +153,13 @@ impl SortedEntries {
             let entry = |front: Front| self.sources[front.source].record().map(|record| (record.key(), record.value()));
             entry(a).cmp(&entry(b))
         })
+    }
+}
+
+impl SortedRun {
+    /// Reads it from its start.
+    pub fn read(&self) -> Result<SortedEntries, StoreError> {
+        SortedEntries::merge(Vec::new(), std::slice::from_ref(self))
     }
 }
 

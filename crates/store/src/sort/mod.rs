@@ -8,4 +8,5 @@ mod run;
 mod sorter;
 
 pub use merge::{SortedEntries, SortedEntry};
-pub use sorter::{SortedRun, SortedRunWriter, Sorter};
+pub use run::{SortedRun, SortedRunWriter};
+pub use sorter::Sorter;

@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use crate::base::error::StoreError;
 use crate::base::head::common_prefix;
-use crate::base::limits::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
+use crate::base::limits::{KEY_BYTES_MAX, VALUE_BYTES_MAX, check_limits};
 use crate::disk::{Access, Disk, DiskFile};
 
 /// Bytes of records after which a block ends.
@@ -75,28 +75,8 @@ impl<'b> Record<'b> {
     }
 }
 
-/// Temporary files of one sorter.
-#[derive(Clone)]
-pub(super) struct RunNames {
-    disk: Arc<dyn Disk>,
-    name: String,
-    made: u64,
-}
-
 /// Suffix of the names of temporary files.
 pub(super) const SUFFIX: &str = ".sort";
-
-impl RunNames {
-    pub(super) fn new(disk: Arc<dyn Disk>, name: &str) -> RunNames {
-        RunNames { disk, name: name.to_string(), made: 0 }
-    }
-
-    /// A new run's file.
-    pub(super) fn create(&mut self) -> Result<RunWriter, StoreError> {
-        self.made += 1;
-        RunWriter::create(&*self.disk, format!("{}.{}{SUFFIX}", self.name, self.made))
-    }
-}
 
 /// An unlinked file: its space is freed when it is dropped.
 struct RunFile {
@@ -105,8 +85,8 @@ struct RunFile {
     file: Arc<dyn DiskFile>,
 }
 
-/// A run being written.
-pub(super) struct RunWriter {
+/// Writes sorted entries into a temporary file.
+pub struct SortedRunWriter {
     run: RunFile,
     block: Vec<u8>,
     at: u64,
@@ -114,19 +94,22 @@ pub(super) struct RunWriter {
     common: Option<Vec<u8>>,
 }
 
-impl RunWriter {
-    fn create(disk: &dyn Disk, name: String) -> Result<RunWriter, StoreError> {
+impl SortedRunWriter {
+    /// A run whose file's name begins with `name`.
+    pub fn new(disk: &dyn Disk, name: &str) -> Result<SortedRunWriter, StoreError> {
+        let name = format!("{name}{SUFFIX}");
         let file = disk
             .open(&name, true, Access::Buffered)
             .map_err(|error| StoreError::io(format!("create {name}"), error))?;
         file.set_len(0).map_err(|error| StoreError::io(format!("empty {name}"), error))?;
         disk.remove(&name).map_err(|error| StoreError::io(format!("remove {name}"), error))?;
         let run = RunFile { name, file };
-        Ok(RunWriter { run, block: vec![0; BLOCK_HEADER], at: 0, common: None })
+        Ok(SortedRunWriter { run, block: vec![0; BLOCK_HEADER], at: 0, common: None })
     }
 
     /// Adds an entry, which must not be below the previous one.
-    pub(super) fn push_entry(&mut self, key: &[u8], value: &[u8]) -> Result<(), StoreError> {
+    pub fn push(&mut self, key: &[u8], value: &[u8]) -> Result<(), StoreError> {
+        check_limits(key, value)?;
         let start = self.block.len();
         self.block.extend_from_slice(&RecordHeader::new(key, value).encode());
         self.block.extend_from_slice(key);
@@ -135,7 +118,7 @@ impl RunWriter {
     }
 
     /// Adds a record, which must not be below the previous one.
-    pub(super) fn push(&mut self, record: Record<'_>) -> Result<(), StoreError> {
+    pub(super) fn push_record(&mut self, record: Record<'_>) -> Result<(), StoreError> {
         let start = self.block.len();
         self.block.extend_from_slice(record.bytes());
         self.added(start)
@@ -166,27 +149,27 @@ impl RunWriter {
     }
 
     /// Ends the run and makes it readable.
-    pub(super) fn finish(mut self) -> Result<Run, StoreError> {
+    pub fn finish(mut self) -> Result<SortedRun, StoreError> {
         self.flush()?;
-        Ok(Run { file: Arc::new(self.run), end: self.at, common: self.common.unwrap_or_default() })
+        Ok(SortedRun { file: Arc::new(self.run), end: self.at, common: self.common.unwrap_or_default() })
     }
 }
 
-/// A finished run. It holds no memory until it is read.
-pub(super) struct Run {
+/// Sorted entries in a temporary file, to be read any number of times. It holds no memory until it is read.
+pub struct SortedRun {
     file: Arc<RunFile>,
     end: u64,
     common: Vec<u8>,
 }
 
-impl Run {
+impl SortedRun {
     /// The common prefix of all keys.
     pub(super) fn common(&self) -> &[u8] {
         &self.common
     }
 
     /// Reads it from its start, positioned on the first record unless it is empty.
-    pub(super) fn read(&self) -> Result<RunReader, StoreError> {
+    pub(super) fn reader(&self) -> Result<RunReader, StoreError> {
         let mut reader =
             RunReader { file: Arc::clone(&self.file), end: self.end, at: 0, block: Vec::new(), record: 0..0 };
         reader.advance()?;

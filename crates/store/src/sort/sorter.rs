@@ -23,7 +23,7 @@ use std::sync::Arc;
 
 use super::merge::SortedEntries;
 use super::part::Part;
-use super::run::{BLOCK_BYTES, Run, RunNames, RunWriter, SUFFIX};
+use super::run::{BLOCK_BYTES, SUFFIX, SortedRun, SortedRunWriter};
 use crate::base::error::StoreError;
 use crate::base::limits::check_limits;
 use crate::base::sync::thread;
@@ -53,12 +53,15 @@ type Job = JoinHandle<Result<Done, StoreError>>;
 
 enum Done {
     Kept(Part, Part),
-    Written(Run, Part),
+    Written(SortedRun, Part),
 }
 
 /// See the module's text.
 pub struct Sorter {
-    names: RunNames,
+    disk: Arc<dyn Disk>,
+    /// Beginning of the names of its temporary files, and their number so far.
+    name: String,
+    files: u64,
     part_bytes: usize,
     /// Maximum number of parts kept in memory; 0 if the memory is not divided.
     kept_max: usize,
@@ -67,7 +70,7 @@ pub struct Sorter {
     kept: Vec<Part>,
     /// Number of parts passed to a thread to be kept.
     kept_count: usize,
-    runs: Vec<Run>,
+    runs: Vec<SortedRun>,
     /// Oldest first.
     jobs: Vec<Job>,
     /// Memory of parts that were written or copied.
@@ -81,7 +84,9 @@ impl Sorter {
         let is_parted = memory_bytes >= PARTED_MIN;
         let part_bytes = (memory_bytes / PARTS).min(PART_BYTES_MAX);
         Sorter {
-            names: RunNames::new(disk, name),
+            disk,
+            name: name.to_string(),
+            files: 0,
             part_bytes: if is_parted { part_bytes } else { memory_bytes / 3 * 2 },
             kept_max: if is_parted { memory_bytes / part_bytes - PARTS_IN_WORK } else { 0 },
             fan_in: (memory_bytes / 3 / BLOCK_BYTES).clamp(FAN_IN_MIN, FAN_IN_MAX),
@@ -136,7 +141,7 @@ impl Sorter {
     fn give_away(&mut self) -> Result<(), StoreError> {
         let is_kept = self.kept_count < self.kept_max;
         self.kept_count += usize::from(is_kept);
-        let run = if is_kept { None } else { Some(self.names.create()?) };
+        let run = if is_kept { None } else { Some(self.new_run()?) };
         self.wait_for_jobs(JOBS_MAX - 1)?;
         let part = std::mem::take(&mut self.filling);
         if self.kept_max == 0 {
@@ -150,6 +155,11 @@ impl Sorter {
         }
         self.filling = self.spare.pop().unwrap_or_default();
         Ok(())
+    }
+
+    fn new_run(&mut self) -> Result<SortedRunWriter, StoreError> {
+        self.files += 1;
+        SortedRunWriter::new(&*self.disk, &format!("{}.{}", self.name, self.files))
     }
 
     /// Waits until at most `count` jobs are running.
@@ -179,48 +189,13 @@ impl Sorter {
 
     /// Writes every entry of the runs again. That is rare, since a run is longer than all blocks of a merge.
     fn merge_runs(&mut self) -> Result<(), StoreError> {
-        let mut merged = self.names.create()?;
+        let mut merged = self.new_run()?;
         let mut merge = SortedEntries::merge(Vec::new(), &std::mem::take(&mut self.runs))?;
         while let Some(record) = merge.next_record()? {
-            merged.push(record)?;
+            merged.push_record(record)?;
         }
         self.runs.push(merged.finish()?);
         Ok(())
-    }
-}
-
-/// Writes sorted entries into a temporary file.
-pub struct SortedRunWriter {
-    run: RunWriter,
-}
-
-/// Sorted entries in a temporary file, to be read any number of times.
-pub struct SortedRun {
-    run: Run,
-}
-
-impl SortedRunWriter {
-    /// A run whose file's name begins with `name`.
-    pub fn new(disk: Arc<dyn Disk>, name: &str) -> Result<SortedRunWriter, StoreError> {
-        Ok(SortedRunWriter { run: RunNames::new(disk, name).create()? })
-    }
-
-    /// Adds an entry, which must not be below the previous one.
-    pub fn push(&mut self, key: &[u8], value: &[u8]) -> Result<(), StoreError> {
-        check_limits(key, value)?;
-        self.run.push_entry(key, value)
-    }
-
-    /// Ends the run and makes it readable.
-    pub fn finish(self) -> Result<SortedRun, StoreError> {
-        Ok(SortedRun { run: self.run.finish()? })
-    }
-}
-
-impl SortedRun {
-    /// Reads it from its start.
-    pub fn read(&self) -> Result<SortedEntries, StoreError> {
-        SortedEntries::merge(Vec::new(), std::slice::from_ref(&self.run))
     }
 }
 
@@ -234,13 +209,13 @@ impl Drop for Sorter {
     }
 }
 
-fn sort_and_write(mut part: Part, run: Option<RunWriter>) -> Result<Done, StoreError> {
+fn sort_and_write(mut part: Part, run: Option<SortedRunWriter>) -> Result<Done, StoreError> {
     part.sort();
     let Some(mut run) = run else { return Ok(Done::Kept(part.in_order(), part)) };
     for index in 0.. {
         let Some(record) = part.get(index) else { break };
         part.fetch_ahead(index);
-        run.push(record)?;
+        run.push_record(record)?;
     }
     Ok(Done::Written(run.finish()?, part))
 }
