@@ -260,15 +260,14 @@ fn remove_spare(disk: &dyn Disk, number: u64) -> bool {
 
 /// Removes a segment that was kept only for readers of changes; false if the disk refuses.
 pub(super) fn remove_kept(disk: &dyn Disk, number: u64) -> bool {
-    let removed = disk.remove(&segment::live_name(number));
-    match &removed {
-        Ok(()) => tracing::info!(
+    let is_removed = remove_spare(disk, number);
+    if is_removed {
+        tracing::info!(
             segment = number,
             "little disk space: removed a log segment that was kept for readers of changes"
-        ),
-        Err(error) => tracing::warn!(segment = number, %error, "cannot remove a log segment that is kept for changes"),
+        );
     }
-    removed.is_ok()
+    is_removed
 }
 
 /// Turns a spare or a new file into segment `number`; durable with header and name on return.

@@ -54,17 +54,12 @@ impl<T> Queue<T> {
     }
 
     pub(crate) fn push(&self, item: T) -> Result<(), Refused<T>> {
-        self.push_from(item, 1).map(drop)
+        self.push_quietly(item, 1).map(drop)
     }
 
     /// Pushes an item, and wakes an idle consumer only if `quiet_max` items wait. `true`: it sleeps although items wait, and
     /// [`Queue::wake_idle`] has to be called.
     pub(crate) fn push_quietly(&self, item: T, quiet_max: usize) -> Result<bool, Refused<T>> {
-        self.push_from(item, quiet_max)
-    }
-
-    /// Pushes an item; an idle consumer is woken from this number of waiting items on.
-    fn push_from(&self, item: T, idle_count: usize) -> Result<bool, Refused<T>> {
         if self.depth.fetch_add(1, Ordering::Relaxed) >= self.depth_max {
             self.depth.fetch_sub(1, Ordering::Relaxed);
             return Err(Refused::Full(item));
@@ -77,7 +72,7 @@ impl<T> Queue<T> {
         state.waiting.push(item);
         let wake = match state.taker {
             Taker::Awake => false,
-            Taker::Idle => state.waiting.len() >= idle_count,
+            Taker::Idle => state.waiting.len() >= quiet_max,
             Taker::Gathering(count) => state.waiting.len() >= count,
         };
         if wake {
