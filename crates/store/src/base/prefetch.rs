@@ -5,13 +5,19 @@
 /// Prefetches the cache line in which `values` begin. A page that is not in memory is not read from the disk.
 #[inline]
 pub(crate) fn prefetch<T>(values: &[T]) {
-    #[cfg(target_arch = "x86_64")]
+    prefetch_line(values.as_ptr().cast());
+}
+
+/// Prefetches a cache line.
+#[inline]
+pub(crate) fn prefetch_line(at: *const u8) {
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
     // SAFETY: a prefetch reads and writes nothing and cannot fault, whatever the address; SSE is part of x86_64.
     unsafe {
-        std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(values.as_ptr().cast());
+        std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(at.cast());
     }
-    #[cfg(not(target_arch = "x86_64"))]
-    let _ = values;
+    #[cfg(not(all(target_arch = "x86_64", not(miri))))]
+    let _ = at;
 }
 
 const LINE_BYTES: usize = 64;

@@ -33,6 +33,7 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 
 use crate::base::key::{TreeId, Version};
+use crate::base::prefetch::prefetch_line;
 use crate::base::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use crate::disk::{ScratchFile, Watched};
 
@@ -380,21 +381,9 @@ impl Arena {
     #[inline]
     pub(super) fn prefetch<T>(&self, place: Ref<T>, lines: usize) {
         for line in 0..lines {
-            prefetch(self.at(place).wrapping_add(line * LINE));
+            prefetch_line(self.at(place).wrapping_add(line * LINE));
         }
     }
-}
-
-/// Prefetches a cache line.
-#[inline]
-pub(super) fn prefetch(at: *const u8) {
-    #[cfg(all(target_arch = "x86_64", not(miri)))]
-    // SAFETY: a prefetch is a hint: it faults on no address and changes nothing.
-    unsafe {
-        std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(at.cast());
-    }
-    #[cfg(not(all(target_arch = "x86_64", not(miri))))]
-    let _ = at;
 }
 
 /// The only right to allocate in the arena, owned by the writer.

@@ -23,8 +23,9 @@
 
 use std::hash::{BuildHasher, Hasher};
 
-use super::arena::{Arena, Fill, KeyRef, Lined, Ref, prefetch};
+use super::arena::{Arena, Fill, KeyRef, Lined, Ref};
 use crate::base::key::TreeId;
+use crate::base::prefetch::prefetch_line;
 use crate::base::sync::DefaultHashBuilder;
 use crate::base::sync::atomic::{AtomicU64, Ordering};
 
@@ -203,7 +204,7 @@ impl Index {
     /// Prefetches the line into which [`Index::put`] will put a key with this hash.
     pub(super) fn prefetch(&self, arena: &Arena, hash: KeyHash) {
         if let Some(table) = self.table() {
-            prefetch((&raw const table.parts(arena).0[table.index(hash)]).cast());
+            prefetch_line((&raw const table.parts(arena).0[table.index(hash)]).cast());
         }
     }
 
@@ -212,8 +213,8 @@ impl Index {
         if let Some(table) = self.table() {
             let (buckets, filter) = table.parts(arena);
             let at = table.index(hash);
-            prefetch((&raw const *filter_word(filter, at)).cast());
-            prefetch((&raw const buckets[at]).cast());
+            prefetch_line((&raw const *filter_word(filter, at)).cast());
+            prefetch_line((&raw const buckets[at]).cast());
         }
     }
 

@@ -23,7 +23,11 @@
 
 #![allow(unsafe_code)] // By the level a place is a key's or a node's; converting its bits back is unsafe. So is `Lined`.
 
-use super::arena::{Arena, AtomicRef, KeyKind, KeyRef, Lined, Ref, prefetch};
+use super::arena::{Arena, AtomicRef, KeyKind, KeyRef, Lined, Ref};
+use crate::base;
+use crate::base::head::common_prefix;
+use crate::base::limits::KEY_BYTES_MAX;
+use crate::base::prefetch::prefetch_line;
 use crate::base::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 use crate::base::sync::{spin_loop, thread};
 
@@ -31,12 +35,12 @@ use crate::base::sync::{spin_loop, thread};
 pub(super) const NODE_ENTRIES: usize = 5 * GROUP_ENTRIES;
 /// Entries that a search compares together.
 const GROUP_ENTRIES: usize = 8;
-/// Longest prefix that heads skip: the shape has 16 bits for it.
-const PREFIX_MAX: usize = u16::MAX as usize;
 /// Checks of an odd `seq` before the reader yields its processor: the writer may have been preempted.
 const SPINS_MAX: u32 = 128;
 
 const _: () = assert!(size_of::<Node>() == 512 && NODE_ENTRIES <= u8::MAX as usize);
+/// The shape has 16 bits for the length of the prefix that heads skip.
+const _: () = assert!(KEY_BYTES_MAX <= u16::MAX as usize);
 
 /// One node. Zeroed memory is an empty leaf without bounds.
 #[repr(C, align(64))]
@@ -79,18 +83,9 @@ pub(super) enum Past {
 #[derive(Debug)]
 pub(super) struct Torn;
 
-/// The eight bytes of `key` after the prefix as a number that compares like the key; missing bytes are zero.
-pub(super) fn head(key: &[u8], prefix: usize) -> u64 {
-    let rest = key.get(prefix..).unwrap_or_default();
-    if let Some(whole) = rest.first_chunk::<8>() {
-        return u64::from_be_bytes(*whole);
-    }
-    rest.iter().fold(0, |head, byte| head << 8 | u64::from(*byte)) << (8 * (8 - rest.len()) as u32 % 64)
-}
-
-/// Number of leading bytes that two keys share.
-pub(super) fn shared_prefix(a: &[u8], b: &[u8]) -> usize {
-    a.iter().zip(b).take(PREFIX_MAX).take_while(|(a, b)| a == b).count()
+/// The head of a key after the prefix.
+fn head(key: &[u8], prefix: usize) -> u64 {
+    base::head::head(key.get(prefix..).unwrap_or_default())
 }
 
 impl Node {
@@ -215,7 +210,7 @@ impl Node {
     pub(super) fn prefetch(&self) {
         let at = (&raw const *self).cast::<u8>();
         for line in 0..6 {
-            prefetch(at.wrapping_add(line * 64));
+            prefetch_line(at.wrapping_add(line * 64));
         }
     }
 
@@ -334,7 +329,7 @@ impl Node {
         }
         let (Some(low), Some(next)) = (self.low(), self.next()) else { return };
         let Some(high) = arena.get(next).low() else { return };
-        let prefix = shared_prefix(arena.key(low).bytes, arena.key(high).bytes);
+        let prefix = common_prefix(arena.key(low).bytes, arena.key(high).bytes);
         if prefix <= shape.prefix {
             return;
         }
