@@ -58,14 +58,6 @@ impl Store {
         // writes no checkpoint.
         store.engine().compact(watch)
     }
-
-    /// Bytes of the tree file of the store in a folder.
-    pub fn tree_bytes(dir: &Path) -> Result<u64, StoreError> {
-        refuse_unless_store(dir)?;
-        let context = |error| StoreError::io(format!("open {TREE_NAME}"), error);
-        let file = open_disk(dir)?.open(TREE_NAME, false, Access::ReadOnly).map_err(context)?;
-        file.len().map_err(context)
-    }
 }
 
 impl Engine {
