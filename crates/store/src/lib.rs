@@ -45,7 +45,7 @@ pub use engine::write::transaction::{Abort, Commit, RetriableTransaction, Submit
 pub use maintenance::compact::Compacted;
 pub use maintenance::examine::Examination;
 pub use maintenance::inspect::Inventory;
-pub use maintenance::restore::{RestoreProgress, Restored, WatchRestore};
+pub use maintenance::restore::{RestoreProgress, WatchRestore};
 pub use sort::{SortedEntries, SortedEntry, SortedRun, SortedRunWriter, Sorter};
 pub use store::Store;
 pub use tree::{BulkCursor, Copied, CopyProgress, TreeInfo, TreeReport, TreeStat, Watch};

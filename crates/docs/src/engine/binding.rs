@@ -17,9 +17,7 @@ pub use store::{BulkCursor, BulkEntries, BulkTree, SortedEntries, SortedRun, Sor
 // The changes since a version.
 pub use store::{Change as LoggedChange, ChangeReader};
 // A whole database: its options, opening, statistics, backup, restoring, verification, compaction.
-pub use store::{
-    Compacted, Copied, CopyProgress, Durability, Examination, Recovery, Restored, Stats, Store, StoreOptions,
-};
+pub use store::{Compacted, Copied, CopyProgress, Durability, Examination, Recovery, Stats, Store, StoreOptions};
 
 /// An empty database in memory that ends when it is dropped. Its files may take up to `bytes`.
 pub fn in_memory(bytes: usize, options: StoreOptions) -> Result<Store, StoreError> {

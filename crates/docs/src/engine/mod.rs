@@ -21,7 +21,7 @@
 //! | [`DirectReads`], [`Got`], [`ReadOutcome`] | reads past the page cache; `Store::direct_reads` may return `None` |
 //! | [`Store`], [`StoreOptions`], [`Durability`], [`Recovery`], [`in_memory`] | opening a folder; settings, each with a default; `server` divides its memory among the settings of [`StoreOptions`] |
 //! | [`Stats`] | numbers for metrics and health; numbers without a meaning in an engine are 0 |
-//! | [`CopyProgress`], [`Copied`], [`Restored`], [`Examination`], [`Compacted`] | backup, restoring, verification and compaction of a whole folder, with their progress and results |
+//! | [`CopyProgress`], [`Copied`], [`Examination`], [`Compacted`] | backup, restoring, verification and compaction of a whole folder, with their progress and results |
 //! | [`StoreError`], by [`Classified`] | this crate makes and matches `Busy`, `Pinned`, `Unknown`, `Full`, `Aborted`, `Refused`, `Limit`, `Io`, `NotInMemory` and `Closed`; in `Limit`, the name of a bound of one transaction begins with [`OF_TRANSACTION`] |
 //! | [`major_faults`], [`RANGES_MAX`], [`TREE_NAME_BYTES_MAX`] | page faults of a thread that waited for the disk (0 if unknown); bounds |
 
@@ -33,8 +33,8 @@ mod view;
 pub use binding::{
     Abort, Across, BulkCursor, BulkEntries, BulkTree, ChangeReader, Commit, Compacted, Copied, CopyProgress,
     DirectReads, Direction, Durability, Entries, Entry, Examination, Fold, FoldView, Folded, Further, Got, KeyRange,
-    LargeTx, LoggedChange, RANGES_MAX, ReadOutcome, Reader, Recovery, Restored, RetriableTransaction, RowChange,
-    SortedEntries, SortedRun, SortedRunWriter, Sorter, Stats, Store, StoreError, StoreOptions, StoreSnapshot, Submit,
+    LargeTx, LoggedChange, RANGES_MAX, ReadOutcome, Reader, Recovery, RetriableTransaction, RowChange, SortedEntries,
+    SortedRun, SortedRunWriter, Sorter, Stats, Store, StoreError, StoreOptions, StoreSnapshot, Submit,
     TREE_NAME_BYTES_MAX, TreeId, Tx, Version, in_memory, major_faults,
 };
 pub use error_kind::{Classified, ErrorKind, OF_TRANSACTION};

@@ -13,7 +13,7 @@ use crate::engine::lifecycle::at_rest::{lock_source, refuse_unless_store};
 use crate::engine::lifecycle::folder::{self, FolderLock, PART_NAME, Unfinished, open_disk};
 use crate::log;
 use crate::store::Store;
-use crate::tree::given_up;
+use crate::tree::{Copied, given_up};
 
 /// Bytes copied at once, between two progress reports.
 const PIECE_BYTES: usize = 1 << 20;
@@ -30,37 +30,25 @@ pub struct RestoreProgress {
     pub is_verifying: bool,
 }
 
-/// What was restored.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Restored {
-    /// The last committed version in it.
-    pub version: Version,
-    /// Entries of all trees; changes that are only in the log are not counted.
-    pub entries: u64,
-    /// Bytes copied.
-    pub bytes: u64,
-}
-
 /// Receives the progress of a restore. `Break` cancels it.
 pub type WatchRestore<'w> = dyn FnMut(RestoreProgress) -> ControlFlow<()> + 'w;
 
 impl Store {
     /// Copies a backup, or any closed store, into a folder that is empty or missing. The source is only read. The
     /// folder becomes a store only when this returns, after the copy was read back and verified.
-    pub fn restore(from: &Path, to: &Path, watch: &mut WatchRestore<'_>) -> Result<Restored, StoreError> {
+    pub fn restore(from: &Path, to: &Path, watch: &mut WatchRestore<'_>) -> Result<Copied, StoreError> {
         refuse_unless_store(from)?;
         let from = open_disk(from)?;
         folder::make(to, |to| restore(&from, to, watch))
     }
 
     /// The same between any two disks.
-    pub fn restore_on(from: &dyn Disk, to: &dyn Disk, watch: &mut WatchRestore<'_>) -> Result<Restored, StoreError> {
+    pub fn restore_on(from: &dyn Disk, to: &dyn Disk, watch: &mut WatchRestore<'_>) -> Result<Copied, StoreError> {
         Ok(restore(from, to, watch)?.0)
     }
 }
 
-fn restore(from: &dyn Disk, to: &dyn Disk, watch: &mut WatchRestore<'_>) -> Result<(Restored, FolderLock), StoreError> {
+fn restore(from: &dyn Disk, to: &dyn Disk, watch: &mut WatchRestore<'_>) -> Result<(Copied, FolderLock), StoreError> {
     let _lock = lock_source(from)?;
     let unfinished = Unfinished::begin(to)?;
     let mut copying = Copying { from, to, progress: RestoreProgress::default(), watch };
@@ -73,7 +61,7 @@ fn restore(from: &dyn Disk, to: &dyn Disk, watch: &mut WatchRestore<'_>) -> Resu
     copying.progress.is_verifying = true;
     copying.report()?;
     let (version, entries) = check(to)?;
-    Ok((Restored { version, entries, bytes }, unfinished.finish()?))
+    Ok((Copied { version, entries, bytes }, unfinished.finish()?))
 }
 
 /// A restore in progress.

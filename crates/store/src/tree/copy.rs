@@ -44,15 +44,15 @@ pub struct CopyProgress {
     pub is_verifying: bool,
 }
 
-/// Result of a copy.
+/// Result of a copy or a restore.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Copied {
     /// The last version in it: it contains all versions up to this one, and no later one.
     pub version: Version,
-    /// Entries of all trees.
+    /// Entries of all trees; changes that are only in the log are not counted.
     pub entries: u64,
-    /// Bytes of the tree file.
+    /// Bytes of the tree file; of a restored store, of all files.
     pub bytes: u64,
 }
 
