@@ -18,6 +18,7 @@ use crate::base::limits::TREE_NAME;
 use crate::disk::{Access, Disk};
 use crate::engine::lifecycle::at_rest::{lock_source, refuse_unless_store};
 use crate::engine::lifecycle::folder::open_disk;
+use crate::engine::lifecycle::recovery::usable_metas;
 use crate::engine::options::StoreOptions;
 use crate::log::{self, Batch, LogPosition};
 use crate::store::Store;
@@ -70,24 +71,10 @@ pub(crate) fn look(access: Access, disk: &dyn Disk, tree_name: &str) -> Result<E
     let open = || TreeFile::open_for(access, disk, tree_name, StoreOptions::default().map_bytes);
     let opening = open()?;
     let torn_meta = opening.fault().cloned();
-    let mut usable = Vec::new();
-    for (index, meta) in opening.metas().enumerate() {
-        if log::start_exists(disk, &meta.log_start)? {
-            usable.push(index);
-        }
-    }
-    let [newest, older @ ..] = usable.as_slice() else {
-        return Err(match opening.metas().next() {
-            Some(newest) => log::start_is_gone(disk, &newest.log_start),
-            None => StoreError::corrupt(tree_name, 0, "no meta page"),
-        });
-    };
+    let (newest, older) = usable_metas(disk, &opening)?;
     let known = opening.metas().next().cloned();
-    let view = opening.choose(*newest)?.view();
-    let other = match older {
-        [index, ..] => Some(open()?.choose(*index)?.view()),
-        [] => None,
-    };
+    let view = opening.choose(newest)?.view();
+    let other = older.map(|index| Ok::<_, StoreError>(open()?.choose(index)?.view())).transpose()?;
     let older = other.filter(|other| !other.meta().is_same_state(view.meta())).map(|other| other.verify());
     let mut walk = Walk {
         tree_version: view.meta().version.0,

@@ -6,5 +6,5 @@
 pub(crate) mod at_rest;
 mod close;
 pub(crate) mod folder;
-mod recovery;
+pub(crate) mod recovery;
 pub(crate) mod threads;

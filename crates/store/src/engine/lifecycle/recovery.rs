@@ -182,23 +182,30 @@ fn open_tree(
     if !options.read_ahead.unwrap_or_else(fits) {
         opening.read_alone()?;
     }
-    let exist: Result<Vec<bool>, StoreError> =
-        opening.metas().map(|meta| log::start_exists(disk, &meta.log_start)).collect();
-    let usable = exist?.into_iter().position(|exists| exists);
+    let (index, _) = usable_metas(disk, &opening)?;
     let fault = opening.fault().cloned();
     if let Some(fault) = &fault {
         tracing::warn!(%fault, "one of the two meta pages is damaged; going on from the other");
     }
-    let Some(index) = usable else {
-        return Err(match opening.metas().next() {
-            Some(newest) => log::start_is_gone(disk, &newest.log_start),
-            None => StoreError::corrupt(TREE_NAME, 0, "no meta page"),
-        });
-    };
     if let Some(newest) = opening.metas().next().filter(|_| index > 0) {
         refuse_lost_versions(disk, &opening, index, newest)?;
     }
     Ok((opening.choose_for(index, Arc::clone(fail_stop))?, fault))
+}
+
+/// The newest meta page whose log start exists, and the other one if that exists for it too.
+pub(crate) fn usable_metas(disk: &dyn Disk, opening: &Opening) -> Result<(usize, Option<usize>), StoreError> {
+    let mut usable = Vec::new();
+    for (index, meta) in opening.metas().enumerate() {
+        if log::start_exists(disk, &meta.log_start)? {
+            usable.push(index);
+        }
+    }
+    match (usable.as_slice(), opening.metas().next()) {
+        ([newest, older @ ..], _) => Ok((*newest, older.first().copied())),
+        ([], Some(newest)) => Err(log::start_is_gone(disk, &newest.log_start)),
+        ([], None) => Err(StoreError::corrupt(TREE_NAME, 0, "no meta page")),
+    }
 }
 
 /// The log of the older state must reach at least the newer meta page's version.
