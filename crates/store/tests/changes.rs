@@ -7,9 +7,10 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use crate::faulty_disk::faulty;
+use crate::scans::beginning_with;
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
-use store::{Change, ChangeReader, Clock, Durability, KeyRange, Store, StoreError, StoreOptions, TreeId, Version};
+use store::{Change, ChangeReader, Clock, Durability, Store, StoreError, StoreOptions, TreeId, Version};
 
 const SEGMENT_BYTES: u64 = 64 * 1024;
 
@@ -445,7 +446,7 @@ fn a_deleted_range_is_one_change_before_the_others() {
     let (store, tree, mut model) = start(directory.path(), &keeping(4));
     let committed = store.commit(&mut |tx| {
         tx.delete(tree, b"z");
-        tx.delete_range(tree, KeyRange::prefix(b"b", &mut Vec::new()));
+        tx.delete_range(tree, beginning_with(b"b", &mut Vec::new()));
         tx.put(tree, b"b1", b"stays");
         Ok(())
     });

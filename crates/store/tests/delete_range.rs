@@ -3,6 +3,7 @@
 use std::ops::{Bound, ControlFlow};
 use std::path::Path;
 
+use crate::scans::first_of;
 use store::{Abort, Direction, KeyRange, Reader, Store, StoreError, StoreOptions, TreeId, Tx};
 
 fn open(path: &Path) -> Store {
@@ -147,11 +148,27 @@ fn within_a_transaction_the_order_of_operations_holds() {
             assert_eq!(seen, expected);
         }
         assert_eq!(
-            tx.first(tree, KeyRange { from: Bound::Excluded(&from), to: Bound::Unbounded }).unwrap().unwrap().0,
+            first_of(|visit| tx.scan(
+                tree,
+                KeyRange { from: Bound::Excluded(&from), to: Bound::Unbounded },
+                Direction::Forward,
+                visit
+            ))
+            .unwrap()
+            .unwrap()
+            .0,
             key(5)
         );
         assert_eq!(
-            tx.last(tree, KeyRange { from: Bound::Unbounded, to: Bound::Excluded(&to) }).unwrap().unwrap().0,
+            first_of(|visit| tx.scan(
+                tree,
+                KeyRange { from: Bound::Unbounded, to: Bound::Excluded(&to) },
+                Direction::Backward,
+                visit
+            ))
+            .unwrap()
+            .unwrap()
+            .0,
             key(5)
         );
         Ok(())

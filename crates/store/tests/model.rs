@@ -8,6 +8,7 @@ use std::ops::{Bound, ControlFlow};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
+use crate::scans::beginning_with;
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use proptest::test_runner::{RngAlgorithm, TestRng, TestRunner};
@@ -122,8 +123,8 @@ fn check(snapshot: &StoreSnapshot<'_>, trees: &[TreeId], map: &Content) {
         KeyRange::ALL,
         KeyRange { from: Bound::Included(&low), to: Bound::Excluded(&high) },
         KeyRange { from: Bound::Excluded(&low), to: Bound::Included(&high) },
-        KeyRange::prefix(b"prefix/prefix/", &mut end),
-        KeyRange::prefix(b"1", &mut other),
+        beginning_with(b"prefix/prefix/", &mut end),
+        beginning_with(b"1", &mut other),
     ];
     for tree in trees {
         for range in ranges {
@@ -181,7 +182,7 @@ fn run_operation(tx: &mut Tx<'_>, tree: TreeId, operation: &Operation, stamp: u8
             delete_range(tx, KeyRange { from: from.as_ref().map(Vec::as_slice), to: to.as_ref().map(Vec::as_slice) });
         }
         Operation::DeletePrefix(number) => {
-            delete_range(tx, KeyRange::prefix(&key(*number), &mut Vec::new()));
+            delete_range(tx, beginning_with(&key(*number), &mut Vec::new()));
         }
         Operation::Look(from, to) => {
             let (from, to) = (from.map(key), to.map(key));

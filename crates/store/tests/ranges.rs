@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::ops::{Bound, ControlFlow};
 
+use crate::scans::{beginning_with, first_of};
 use store::{Direction, KeyRange, Store, StoreOptions, TreeId, Tx};
 
 type Entries = Vec<(Vec<u8>, Vec<u8>)>;
@@ -43,8 +44,16 @@ fn check(store: &Store, tree: TreeId, range: KeyRange<'_>, expected: &Entries) {
     assert_eq!(snapshot.last(tree, range).unwrap().as_ref(), expected.last(), "{range:?}");
     let look = &mut |tx: &mut Tx<'_>| {
         assert_eq!(collect(|visit| tx.scan(tree, range, Direction::Forward, visit).unwrap()), *expected, "{range:?}");
-        assert_eq!(tx.first(tree, range).unwrap().as_ref(), expected.first(), "{range:?}");
-        assert_eq!(tx.last(tree, range).unwrap().as_ref(), expected.last(), "{range:?}");
+        assert_eq!(
+            first_of(|visit| tx.scan(tree, range, Direction::Forward, visit)).unwrap().as_ref(),
+            expected.first(),
+            "{range:?}"
+        );
+        assert_eq!(
+            first_of(|visit| tx.scan(tree, range, Direction::Backward, visit)).unwrap().as_ref(),
+            expected.last(),
+            "{range:?}"
+        );
         Ok(())
     };
     store.commit(look).unwrap();
@@ -56,7 +65,7 @@ fn check_all(store: &Store, tree: TreeId, map: &BTreeMap<Vec<u8>, Vec<u8>>) {
     };
     let mut end = Vec::new();
     for prefix in keys().iter().filter(|key| key.len() < 4) {
-        check(store, tree, KeyRange::prefix(prefix, &mut end), &expected(&|key| key.starts_with(prefix)));
+        check(store, tree, beginning_with(prefix, &mut end), &expected(&|key| key.starts_with(prefix)));
     }
     let places: Vec<_> = keys().into_iter().step_by(7).chain([b"ab".to_vec(), vec![0xff; 5]]).collect();
     let bounds = |key| [Bound::Unbounded, Bound::Included(key), Bound::Excluded(key)];
@@ -119,7 +128,7 @@ fn every_kind_of_range_is_read_both_ways_in_tree_and_memtable() {
         .commit(&mut |tx| {
             gone.iter().for_each(|key| tx.delete(tree, key));
             tx.delete_range(tree, KeyRange { from: Bound::Included(&from), to: Bound::Excluded(&to) });
-            tx.delete_range(tree, KeyRange::prefix(&[0xff, 0xff], &mut Vec::new()));
+            tx.delete_range(tree, beginning_with(&[0xff, 0xff], &mut Vec::new()));
             Ok(())
         })
         .unwrap();

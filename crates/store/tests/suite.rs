@@ -6,6 +6,7 @@ mod faulty_disk;
 mod folded_numbers;
 mod fuzz_check;
 mod hooked_disk;
+mod scans;
 mod simulation;
 mod tree_file;
 

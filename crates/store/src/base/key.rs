@@ -35,22 +35,6 @@ impl<'k> KeyRange<'k> {
     /// Every key.
     pub const ALL: KeyRange<'static> = KeyRange { from: Bound::Unbounded, to: Bound::Unbounded };
 
-    /// The keys that begin with `prefix`; all keys if it is empty. `end` is a buffer for the upper bound.
-    pub fn prefix(prefix: &'k [u8], end: &'k mut Vec<u8>) -> KeyRange<'k> {
-        end.clear();
-        // The least key above them all: the last byte below 255 is incremented, and the bytes after it are dropped.
-        end.extend_from_slice(prefix);
-        while end.pop_if(|last| *last == u8::MAX).is_some() {}
-        let to = match end.last_mut() {
-            Some(last) => {
-                *last += 1;
-                Bound::Excluded(end.as_slice())
-            }
-            None => Bound::Unbounded,
-        };
-        KeyRange { from: Bound::Included(prefix), to }
-    }
-
     /// Whether the key is not below the lower bound.
     pub(crate) fn is_above_start(&self, key: &[u8]) -> bool {
         match self.from {
@@ -122,24 +106,6 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    #[track_caller]
-    fn check_prefix(prefix: &[u8], end: Bound<&[u8]>) {
-        let mut memory = vec![1, 2, 3];
-        let range = KeyRange::prefix(prefix, &mut memory);
-        assert_eq!((range.from, range.to), (Bound::Included(prefix), end));
-    }
-
-    #[test]
-    fn a_prefix_ends_before_the_next_key_that_does_not_begin_with_it() {
-        check_prefix(b"", Bound::Unbounded);
-        check_prefix(b"ab", Bound::Excluded(b"ac"));
-        check_prefix(b"a\xff", Bound::Excluded(b"b"));
-        check_prefix(b"\xff", Bound::Unbounded);
-        check_prefix(b"\xff\xff\xff", Bound::Unbounded);
-        check_prefix(b"\xfe\xff", Bound::Excluded(b"\xff"));
-        check_prefix(b"\0", Bound::Excluded(b"\x01"));
-    }
-
     fn bound() -> impl Strategy<Value = Bound<Vec<u8>>> {
         let key = || proptest::collection::vec(0u8..3, 0..4);
         prop_oneof![Just(Bound::Unbounded), key().prop_map(Bound::Included), key().prop_map(Bound::Excluded)]
@@ -151,13 +117,6 @@ mod tests {
             let range = KeyRange { from: from.as_ref().map(Vec::as_slice), to: to.as_ref().map(Vec::as_slice) };
             let is_in_range = range.is_above_start(&key) && range.is_below_end(&key);
             prop_assert_eq!(Span::of(range).is_some_and(|span| span.holds(&key)), is_in_range);
-        }
-
-        #[test]
-        fn a_prefix_range_holds_the_keys_that_begin_so(prefix in proptest::collection::vec(253u8..=255, 0..3), key in proptest::collection::vec(253u8..=255, 0..4)) {
-            let mut end = Vec::new();
-            let range = KeyRange::prefix(&prefix, &mut end);
-            prop_assert_eq!(range.is_above_start(&key) && range.is_below_end(&key), key.starts_with(&prefix));
         }
     }
 }

@@ -2,12 +2,13 @@
 
 use std::borrow::Cow;
 use std::cell::Cell;
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use super::direct::{DirectReads, Got};
 use super::entries::VisitEntries;
 use super::places::Places;
-use super::view::{Generation, View, first_of};
+use super::view::{Generation, View};
 use crate::base::error::StoreError;
 use crate::base::key::{Direction, Entry, KeyRange, TreeId, Version, Visit};
 use crate::base::readers::{ReadGuard, ReaderSlot};
@@ -243,11 +244,20 @@ impl StoreSnapshot<'_> {
 
     /// The first entry of a range.
     pub fn first(&self, tree: TreeId, range: KeyRange<'_>) -> Result<Option<Entry>, StoreError> {
-        first_of(|visit| self.scan(tree, range, Direction::Forward, visit))
+        self.first_by(tree, range, Direction::Forward)
     }
 
     /// The last entry of a range.
     pub fn last(&self, tree: TreeId, range: KeyRange<'_>) -> Result<Option<Entry>, StoreError> {
-        first_of(|visit| self.scan(tree, range, Direction::Backward, visit))
+        self.first_by(tree, range, Direction::Backward)
+    }
+
+    fn first_by(&self, tree: TreeId, range: KeyRange<'_>, direction: Direction) -> Result<Option<Entry>, StoreError> {
+        let mut found = None;
+        self.scan(tree, range, direction, &mut |key, value| {
+            found = Some((key.to_vec(), value.to_vec()));
+            ControlFlow::Break(())
+        })?;
+        Ok(found)
     }
 }

@@ -9,8 +9,8 @@ use super::changes::Changes;
 use super::overlay::Merge;
 use super::reads::Reads;
 use crate::base::error::StoreError;
-use crate::base::key::{Direction, Entry, KeyRange, Span, TreeId, Version, Visit};
-use crate::engine::read::view::{View, first_of};
+use crate::base::key::{Direction, KeyRange, Span, TreeId, Version, Visit};
+use crate::engine::read::view::View;
 
 /// A successful commit.
 #[derive(Clone, Copy, Debug)]
@@ -166,16 +166,6 @@ impl Tx<'_> {
         }
         self.work.reads.scan(tree, range, direction, last);
         result
-    }
-
-    /// The first entry of a range.
-    pub fn first(&mut self, tree: TreeId, range: KeyRange<'_>) -> Result<Option<Entry>, StoreError> {
-        first_of(|visit| self.scan(tree, range, Direction::Forward, visit))
-    }
-
-    /// The last entry of a range.
-    pub fn last(&mut self, tree: TreeId, range: KeyRange<'_>) -> Result<Option<Entry>, StoreError> {
-        first_of(|visit| self.scan(tree, range, Direction::Backward, visit))
     }
 
     /// Inserts or replaces.

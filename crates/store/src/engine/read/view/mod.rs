@@ -15,7 +15,7 @@ use super::merge::Merge;
 use super::places::Places;
 use super::sink::{End, Lists, Rows, Sink};
 use crate::base::error::StoreError;
-use crate::base::key::{Direction, Entry, KeyRange, TreeId, Version, Visit};
+use crate::base::key::{Direction, KeyRange, TreeId, Version, Visit};
 use crate::memtable::{Lookup, Memtable, Stretch};
 use crate::tree::{Lack, Leaves, TreeView, WaitLimits};
 
@@ -357,18 +357,6 @@ fn each_leaf<'g>(leaves: &mut Leaves<'g, '_>, sink: &mut impl Sink<'g>) -> Resul
         sink.take_run(leaf, (0, leaf.len()))?;
     }
     Ok(())
-}
-
-/// The first entry that a scan visits.
-pub(crate) fn first_of(
-    scan: impl FnOnce(&mut Visit<'_>) -> Result<(), StoreError>,
-) -> Result<Option<Entry>, StoreError> {
-    let mut found = None;
-    scan(&mut |key, value| {
-        found = Some((key.to_vec(), value.to_vec()));
-        ControlFlow::Break(())
-    })?;
-    Ok(found)
 }
 
 #[cfg(test)]
