@@ -27,6 +27,7 @@ mod deleted_files;
 mod derived_rows;
 mod direct_reads;
 mod disk_space;
+mod disks;
 mod examine;
 mod fail_stop;
 mod faults;

@@ -214,18 +214,4 @@ mod tests {
         check(false);
         check(true);
     }
-
-    #[test]
-    fn names_change_and_one_at_a_time_has_the_directory() {
-        let disk = MemoryDisk::new(1);
-        disk.open("a", true, Access::Buffered).unwrap();
-        disk.rename("a", "b").unwrap();
-        assert_eq!(disk.list().unwrap(), ["b"]);
-        let lock = disk.lock("lock").unwrap();
-        assert!(disk.lock("lock").is_err());
-        drop(lock);
-        assert!(disk.lock("lock").is_ok());
-        disk.remove("b").unwrap();
-        assert!(disk.list().unwrap().is_empty());
-    }
 }
