@@ -193,11 +193,11 @@ impl CountingThread {
                 wait = LOOK_EVERY;
             }
         });
-        let source = |error: std::io::Error| engine::StoreError::Io {
-            context: "start a thread".to_string(),
-            source: error.into(),
-        };
-        Ok(CountingThread { saved, stop, thread: Some(spawned.map_err(source)?) })
+        Ok(CountingThread {
+            saved,
+            stop,
+            thread: Some(spawned.map_err(|error| engine::StoreError::io("start a thread", error))?),
+        })
     }
 
     /// Counts all trees now.

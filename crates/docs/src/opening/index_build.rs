@@ -79,11 +79,7 @@ impl IndexBuilder {
                 }
             }
         });
-        let source = |error: std::io::Error| engine::StoreError::Io {
-            context: "start a thread".to_string(),
-            source: error.into(),
-        };
-        builder.thread = Some(spawned.map_err(source)?);
+        builder.thread = Some(spawned.map_err(|error| engine::StoreError::io("start a thread", error))?);
         Ok(builder)
     }
 

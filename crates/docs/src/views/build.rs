@@ -100,11 +100,7 @@ impl Builder {
             builder.begin.push(begin);
             let thread = std::thread::Builder::new().name(format!("view-build-{number}"));
             let spawned = thread.spawn(move || thread_main(&work, &ready, &begins));
-            let source = |error: std::io::Error| engine::StoreError::Io {
-                context: "start a thread".to_string(),
-                source: error.into(),
-            };
-            builder.threads.push(spawned.map_err(source)?);
+            builder.threads.push(spawned.map_err(|error| engine::StoreError::io("start a thread", error))?);
         }
         drop(ready);
         // One message from each thread, or an error. Senders stay open until the threads end, hence `take`.

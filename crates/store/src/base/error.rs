@@ -92,7 +92,7 @@ pub enum StoreError {
 
 impl StoreError {
     /// Wraps a system error with the operation; a full disk becomes [`StoreError::Full`].
-    pub(crate) fn io(context: impl Into<String>, source: io::Error) -> StoreError {
+    pub fn io(context: impl Into<String>, source: io::Error) -> StoreError {
         match source.kind() {
             io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge => StoreError::Full,
             _ => StoreError::Io { context: context.into(), source: source.into() },
