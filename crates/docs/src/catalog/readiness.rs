@@ -123,9 +123,16 @@ struct Shared {
     documents: AtomicU64,
     failure: Mutex<Option<String>>,
     /// The catalog's row to be written once it is ready.
-    row: (String, String),
+    row: Option<ReadyRow>,
     /// The rule that is dropped once this one is ready.
     replaces: Option<Readiness>,
+}
+
+/// A row of the catalog that is written once a rule is ready.
+#[derive(Debug)]
+pub(crate) struct ReadyRow {
+    pub(crate) name: String,
+    pub(crate) row: String,
 }
 
 /// The state that is reported to operators.
@@ -151,16 +158,16 @@ impl Eq for Readiness {}
 
 impl Readiness {
     /// The state of a rule that is to be built. When it is ready, the catalog gets this row, and `replaces` is dropped.
-    pub(crate) fn declared(row: (String, String), replaces: Option<Readiness>) -> Readiness {
-        Readiness::new(RuleState::Declared, row, replaces)
+    pub(crate) fn declared(name: String, row: String, replaces: Option<Readiness>) -> Readiness {
+        Readiness::new(RuleState::Declared, Some(ReadyRow { name, row }), replaces)
     }
 
     /// The state of a rule without a row of its own, which may be dropped later.
     pub(crate) fn of(state: RuleState) -> Readiness {
-        Readiness::new(state, (String::new(), String::new()), None)
+        Readiness::new(state, None, None)
     }
 
-    fn new(state: RuleState, row: (String, String), replaces: Option<Readiness>) -> Readiness {
+    fn new(state: RuleState, row: Option<ReadyRow>, replaces: Option<Readiness>) -> Readiness {
         let (state, number, documents) = (AtomicU8::new(state as u8), AtomicU64::new(0), AtomicU64::new(0));
         Readiness {
             shared: Some(Arc::new(Shared { state, number, documents, failure: Mutex::default(), row, replaces })),
@@ -233,8 +240,8 @@ impl Readiness {
         }
     }
 
-    pub(crate) fn row(&self) -> Option<&(String, String)> {
-        self.shared.as_ref().map(|shared| &shared.row)
+    pub(crate) fn row(&self) -> Option<&ReadyRow> {
+        self.shared.as_ref()?.row.as_ref()
     }
 
     /// The build begins, with no documents processed.
@@ -326,7 +333,7 @@ mod tests {
     fn a_rule_that_becomes_ready_drops_the_one_it_replaces_and_a_refused_one_does_not() {
         for (is_refused, expected) in [(false, RuleState::Dropped), (true, RuleState::Ready)] {
             let before = Readiness::of(RuleState::Ready);
-            let rule = Readiness::declared((String::new(), String::new()), Some(before.clone()));
+            let rule = Readiness::declared(String::new(), String::new(), Some(before.clone()));
             rule.begin();
             if is_refused {
                 rule.refuse("a document breaks it".to_string());

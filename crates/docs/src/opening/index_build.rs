@@ -22,6 +22,7 @@ use std::time::Instant;
 use binjson::StoredDocument;
 use serde_json::Value as Json;
 
+use crate::catalog::readiness::ReadyRow;
 use crate::catalog::{CollectionInfo, Readiness};
 use crate::caught;
 use crate::encoding::key::shown_key;
@@ -437,9 +438,9 @@ fn switch_in(core: &DatabaseCore, targets: &[Target<'_>]) -> Result<(), engine::
     let mut failure = None;
     let commit = core.store.commit(&mut |tx| {
         for target in whole() {
-            let Some((key, row)) = target.readiness.row() else { continue };
+            let Some(ReadyRow { name, row }) = target.readiness.row() else { continue };
             let row = match target.part {
-                Part::Rule(_) => match laid_over(tx, core.catalog_tree, key, row) {
+                Part::Rule(_) => match laid_over(tx, core.catalog_tree, name, row) {
                     Ok(row) => row,
                     Err(error) => {
                         failure = Some(error);
@@ -448,7 +449,7 @@ fn switch_in(core: &DatabaseCore, targets: &[Target<'_>]) -> Result<(), engine::
                 },
                 _ => row.clone(),
             };
-            tx.put(core.catalog_tree, key.as_bytes(), row.as_bytes());
+            tx.put(core.catalog_tree, name.as_bytes(), row.as_bytes());
         }
         Ok(())
     });

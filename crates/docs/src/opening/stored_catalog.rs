@@ -241,7 +241,7 @@ impl Identity {
             ready["expire_since"] = json!(since);
         }
         let ready = ready.to_string();
-        let readiness = Readiness::declared((collection_row(&wanted.name), ready), None);
+        let readiness = Readiness::declared(collection_row(&wanted.name), ready, None);
         self.wishes.push((Wish::Expire(new.field.clone()), readiness));
         (row["expire"], row["expire_after"]) = (stored["expire"].clone(), stored["expire_after"].clone());
         let field = stored["expire"].as_str().map(str::to_string);
@@ -285,7 +285,7 @@ impl<V: ReadView> Resolver<'_, V> {
                     schema.as_ref().map(|new| announced::weakened(new, in_force.as_ref())).unwrap_or_default();
                 let row = json!({ "schema": wanted.schema }).to_string();
                 let before = Readiness::of(RuleState::Ready);
-                let readiness = Readiness::declared((collection_row(&wanted.name), row), Some(before.clone()));
+                let readiness = Readiness::declared(collection_row(&wanted.name), row, Some(before.clone()));
                 // Compiled for the general checker, because its fields do not have the row positions that the plain checker
                 // needs.
                 let new = wanted
@@ -324,7 +324,7 @@ impl<V: ReadView> Resolver<'_, V> {
                 wishes.push((Wish::Reference { field: field.clone(), target, index }, in_force.clone()));
                 in_force
             });
-            wishes.push((Wish::Reference { field, target, index }, Readiness::declared((name, row), before)));
+            wishes.push((Wish::Reference { field, target, index }, Readiness::declared(name, row, before)));
         }
         Ok((info, schema, work, wishes))
     }
@@ -471,7 +471,7 @@ impl<V: ReadView> Resolver<'_, V> {
         let Ok(mut state) = serde_json::from_str::<Json>(&row) else { return Readiness::default() };
         state["state"] = json!("building");
         self.rows.insert(name.to_string(), state.to_string());
-        Readiness::declared((name.to_string(), row), None)
+        Readiness::declared(name.to_string(), row, None)
     }
 
     /// The tree of an index or unique field, and whether it must be built: an unchanged row keeps its tree.

@@ -34,7 +34,8 @@ impl Modification {
     /// after that.
     pub(crate) fn apply_large(
         &self,
-        (collection, tx): (&Collection, &mut LargeTx),
+        collection: &Collection,
+        tx: &mut LargeTx,
         began: &dyn ReadView,
         parameters: &[Value<'_>],
         budget: &Budget<'_>,

@@ -140,7 +140,7 @@ pub struct StepsDid {
 const PLAN_REPORT_ROWS: u64 = 1_000;
 
 impl StepsDid {
-    fn add(&mut self, number: usize, looked_at: u64, (line, scans): (&str, bool)) {
+    fn add(&mut self, number: usize, looked_at: u64, line: &str, scans: bool) {
         self.rows_read += looked_at;
         self.scans |= scans;
         if scans || looked_at >= PLAN_REPORT_ROWS {
@@ -295,7 +295,7 @@ impl Steps {
             let values = of.values(&step.slots, 0);
             let worked = step.work(&of, change, &values, &mut given.rows).map_err(failed);
             let looked_at = worked.as_ref().map_or(0, |applied| applied.looked_at);
-            step.report_plan(&values, (number, looked_at), &mut given.did);
+            step.report_plan(&values, number, looked_at, &mut given.did);
             let applied = worked?;
             rows_read += applied.rows_read;
             given.count = applied.documents;
@@ -382,16 +382,16 @@ impl Step {
     }
 
     /// Adds the step's counts and plan to `did`.
-    fn report_plan(&self, values: &[Value<'_>], (number, looked_at): (usize, u64), did: &mut StepsDid) {
+    fn report_plan(&self, values: &[Value<'_>], number: usize, looked_at: u64, did: &mut StepsDid) {
         match &self.work {
             Work::Write(statement) if statement.scans(values) || looked_at >= PLAN_REPORT_ROWS => {
                 let (line, scans) = statement.plan_line(values);
-                did.add(number, looked_at, (&line, scans));
+                did.add(number, looked_at, &line, scans);
             }
-            Work::Write(_) => did.add(number, looked_at, ("", false)),
+            Work::Write(_) => did.add(number, looked_at, "", false),
             Work::Read(query) => {
                 let (line, scans) = query.plan_line(values);
-                did.add(number, looked_at, (&line, scans));
+                did.add(number, looked_at, &line, scans);
             }
         }
     }

@@ -49,12 +49,13 @@ impl DocumentDatabase {
         let Some(_passing) = passing else { return Some(Err(engine::StoreError::Busy.into())) };
         let collection = self.collection_at(CollectionId(statement.collection()));
         let budget = &Budget { now_ms: self.moment_ms(budget.now_ms), ..*budget };
-        Some(self.apply_large((statement, collection), parameters, budget, space, returned))
+        Some(self.apply_large(statement, collection, parameters, budget, space, returned))
     }
 
     fn apply_large(
         &self,
-        (statement, collection): (&Modification, &Collection),
+        statement: &Modification,
+        collection: &Collection,
         parameters: &[Value<'_>],
         budget: &Budget<'_>,
         space: &Arc<SpillSpace>,
@@ -74,7 +75,7 @@ impl DocumentDatabase {
         // An index that becomes ready later may lack entries in this state.
         let ready_by = readiness::count();
         let began = WithViews { inner: reader.snapshot(), views: self.views_at_work(), ready_by };
-        let done = statement.apply_large((collection, &mut tx), &began, parameters, budget, returned)?;
+        let done = statement.apply_large(collection, &mut tx, &began, parameters, budget, returned)?;
         // It pins the pages of a state that is no longer read.
         drop(began);
         tx.commit(collection.info.tree)?;

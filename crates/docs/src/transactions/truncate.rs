@@ -43,14 +43,15 @@ impl DocumentDatabase {
             return None;
         }
         let trees = self.trees_of(statement.collection())?;
-        self.try_truncate(statement, collection, (parameters, budget), &trees).transpose()
+        self.try_truncate(statement, collection, parameters, budget, &trees).transpose()
     }
 
     fn try_truncate(
         &self,
         statement: &Modification,
         collection: &Collection,
-        (parameters, budget): (&[Value<'_>], &Budget<'_>),
+        parameters: &[Value<'_>],
+        budget: &Budget<'_>,
         trees: &[TreeId],
     ) -> Result<Option<StatementCounts>, ModifyError> {
         let (reader, tree) = (self.store().reader()?, collection.info.tree);

@@ -160,7 +160,7 @@ impl<'c> Resolver<'c> {
             return self.row_is(left, right, same, clause);
         }
         let (a, b) = (self.boxed(left, clause)?, self.boxed(right, clause)?);
-        self.check_compared((left, &*a), (right, &*b))?;
+        self.check_compared([left, right], [&a, &b])?;
         let affinity = self.affinity(&a, &b);
         Ok(Expr::Is(same, affinity, a, b))
     }
@@ -219,7 +219,7 @@ impl<'c> Resolver<'c> {
         }
         let (a, b) = (self.boxed(left, clause)?, self.boxed(right, clause)?);
         if let Some(comparison) = comparison {
-            self.check_compared((left, &*a), (right, &*b))?;
+            self.check_compared([left, right], [&a, &b])?;
             let affinity = self.affinity(&a, &b);
             return Ok(Expr::Compare(comparison, affinity, a, b));
         }

@@ -180,11 +180,11 @@ impl<'c> Resolver<'c> {
 
     /// Refuses the comparison of an enclosing query's field with itself, if the name without a collection may be a field of this
     /// query: in `sku = goods.sku` nobody means `goods.sku` twice.
-    pub(super) fn check_compared(&self, left: (&ast::Expr, &Expr), right: (&ast::Expr, &Expr)) -> Resolved<()> {
-        let (Expr::Outer(_), Expr::Outer(_)) = (left.1, right.1) else { return Ok(()) };
-        let (ident, idents) = match (unnested(left.0), unnested(right.0)) {
-            (ast::Expr::Identifier(ident), ast::Expr::CompoundIdentifier(idents))
-            | (ast::Expr::CompoundIdentifier(idents), ast::Expr::Identifier(ident)) => (ident, idents),
+    pub(super) fn check_compared(&self, written: [&ast::Expr; 2], resolved: [&Expr; 2]) -> Resolved<()> {
+        let [Expr::Outer(_), Expr::Outer(_)] = resolved else { return Ok(()) };
+        let (ident, idents) = match written.map(unnested) {
+            [ast::Expr::Identifier(ident), ast::Expr::CompoundIdentifier(idents)]
+            | [ast::Expr::CompoundIdentifier(idents), ast::Expr::Identifier(ident)] => (ident, idents),
             _ => return Ok(()),
         };
         let is_same = idents.last().is_some_and(|last| last.value.eq_ignore_ascii_case(&ident.value));
