@@ -96,33 +96,41 @@ impl ReadView for Across<'_> {
     }
 }
 
+/// The methods of both kinds of transaction, each by the type's own method of that name.
+macro_rules! own_methods {
+    ($transaction:ident) => {
+        fn get(&mut self, tree: TreeId, key: &[u8]) -> Result<Option<Cow<'_, [u8]>>, StoreError> {
+            $transaction::get(self, tree, key)
+        }
+        fn scan(
+            &mut self,
+            tree: TreeId,
+            range: KeyRange<'_>,
+            direction: Direction,
+            visit: &mut dyn FnMut(&[u8], &[u8]) -> ControlFlow<()>,
+        ) -> Result<(), StoreError> {
+            $transaction::scan(self, tree, range, direction, visit)
+        }
+        fn put(&mut self, tree: TreeId, key: &[u8], value: &[u8]) {
+            $transaction::put(self, tree, key, value);
+        }
+        fn put_stamped(&mut self, tree: TreeId, key: &[u8], value: &[u8]) {
+            $transaction::put_stamped(self, tree, key, value);
+        }
+        fn delete(&mut self, tree: TreeId, key: &[u8]) {
+            $transaction::delete(self, tree, key);
+        }
+        fn fold(&mut self, tree: TreeId, key: &[u8], operand: &[u8]) {
+            $transaction::fold(self, tree, key, operand);
+        }
+    };
+}
+
 impl WriteTransaction for Tx<'_> {
-    fn get(&mut self, tree: TreeId, key: &[u8]) -> Result<Option<Cow<'_, [u8]>>, StoreError> {
-        Tx::get(self, tree, key)
-    }
+    own_methods!(Tx);
+
     fn peek(&mut self, tree: TreeId, key: &[u8]) -> Result<Option<Cow<'_, [u8]>>, StoreError> {
         Tx::peek(self, tree, key)
-    }
-    fn scan(
-        &mut self,
-        tree: TreeId,
-        range: KeyRange<'_>,
-        direction: Direction,
-        visit: &mut dyn FnMut(&[u8], &[u8]) -> ControlFlow<()>,
-    ) -> Result<(), StoreError> {
-        Tx::scan(self, tree, range, direction, visit)
-    }
-    fn put(&mut self, tree: TreeId, key: &[u8], value: &[u8]) {
-        Tx::put(self, tree, key, value);
-    }
-    fn put_stamped(&mut self, tree: TreeId, key: &[u8], value: &[u8]) {
-        Tx::put_stamped(self, tree, key, value);
-    }
-    fn delete(&mut self, tree: TreeId, key: &[u8]) {
-        Tx::delete(self, tree, key);
-    }
-    fn fold(&mut self, tree: TreeId, key: &[u8], operand: &[u8]) {
-        Tx::fold(self, tree, key, operand);
     }
     fn folds_count(&self) -> u64 {
         Tx::folds_count(self) as u64
@@ -130,30 +138,7 @@ impl WriteTransaction for Tx<'_> {
 }
 
 impl WriteTransaction for LargeTx {
-    fn get(&mut self, tree: TreeId, key: &[u8]) -> Result<Option<Cow<'_, [u8]>>, StoreError> {
-        LargeTx::get(self, tree, key)
-    }
-    fn scan(
-        &mut self,
-        tree: TreeId,
-        range: KeyRange<'_>,
-        direction: Direction,
-        visit: &mut dyn FnMut(&[u8], &[u8]) -> ControlFlow<()>,
-    ) -> Result<(), StoreError> {
-        LargeTx::scan(self, tree, range, direction, visit)
-    }
-    fn put(&mut self, tree: TreeId, key: &[u8], value: &[u8]) {
-        LargeTx::put(self, tree, key, value);
-    }
-    fn put_stamped(&mut self, tree: TreeId, key: &[u8], value: &[u8]) {
-        LargeTx::put_stamped(self, tree, key, value);
-    }
-    fn delete(&mut self, tree: TreeId, key: &[u8]) {
-        LargeTx::delete(self, tree, key);
-    }
-    fn fold(&mut self, tree: TreeId, key: &[u8], operand: &[u8]) {
-        LargeTx::fold(self, tree, key, operand);
-    }
+    own_methods!(LargeTx);
 }
 
 #[cfg(test)]
