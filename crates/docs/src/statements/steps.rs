@@ -16,8 +16,8 @@ use crate::database::{CollectionId, DocumentDatabase};
 use crate::engine::{self, Within, WriteTransaction};
 use crate::error::there_are;
 use crate::sql::{
-    Budget, ColumnType, JsonTypes, OwnedValue, ParameterUses, PreparedQuery, QueryError, RowList, RowSink, Scratch,
-    SqlError, SqlErrorKind, Value,
+    Budget, ColumnType, JsonTypes, OwnedValue, ParameterUses, PreparedQuery, QueryError, RowList, Scratch, SqlError,
+    SqlErrorKind, Value,
 };
 use crate::views::table::WithViews;
 
@@ -316,15 +316,15 @@ impl Steps {
     /// Appends the rows of the last step: all as an array, or only the first.
     pub(crate) fn write(&self, given: &StepsOutcome, one_row: bool, out: &mut Vec<u8>) -> Result<(), StepsError> {
         let Some(last) = self.steps.last() else { return Ok(()) };
-        let columns = last.work.width();
         if one_row && given.rows.len() == 0 {
             return Err(StepsError::NoRow);
         }
         if !one_row {
             out.push(b'[');
         }
-        if let Some(mut sink) = last.work.json_rows(out) {
-            given.rows.give(if one_row { 1 } else { usize::MAX }, columns, &mut sink);
+        if let Some(query) = last.work.query() {
+            let rows = if one_row { 1 } else { usize::MAX };
+            given.rows.give(rows, query.columns().count(), &mut query.json_rows(out, b','));
         }
         if !one_row {
             out.push(b']');
@@ -456,25 +456,9 @@ impl Work {
         }
     }
 
+    /// The names of its rows' columns.
     fn columns(&self) -> Vec<&str> {
-        match self {
-            Work::Write(statement) => statement.columns().collect(),
-            Work::Read(query) => query.columns().collect(),
-        }
-    }
-
-    fn width(&self) -> usize {
-        match self {
-            Work::Write(statement) => statement.columns().count(),
-            Work::Read(query) => query.columns().count(),
-        }
-    }
-
-    fn json_rows<'o>(&'o self, out: &'o mut Vec<u8>) -> Option<impl RowSink + 'o> {
-        match self {
-            Work::Write(statement) => statement.json_rows(out, b','),
-            Work::Read(query) => Some(query.json_rows(out, b',')),
-        }
+        self.query().into_iter().flat_map(PreparedQuery::columns).collect()
     }
 }
 

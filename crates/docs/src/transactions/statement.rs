@@ -82,9 +82,8 @@ impl DocumentDatabase {
         };
         let stepping =
             Stepping { passing, call, body: Vec::new(), did: StepsDid::default(), runs: 0, refused: None, done };
-        match self.store().submit(session.reader(), Box::new(stepping)) {
-            Submit::Queued => {}
-            Submit::Busy(transaction) => transaction.finish(Err(engine::StoreError::Busy)),
+        if let Submit::Busy(transaction) = self.store().submit(session.reader(), Box::new(stepping)) {
+            transaction.finish(Err(engine::StoreError::Busy));
         }
         Ok(())
     }

@@ -180,9 +180,8 @@ impl DocumentDatabase {
         };
         let checks = Checks { is_on_loop: true, ..Checks::default() };
         let running = Running { passing, run, outcome: None, checks, done, elsewhere: Arc::clone(elsewhere) };
-        match self.store().submit(session.reader(), Box::new(running)) {
-            Submit::Queued => {}
-            Submit::Busy(transaction) => transaction.finish(Err(engine::StoreError::Busy)),
+        if let Submit::Busy(transaction) = self.store().submit(session.reader(), Box::new(running)) {
+            transaction.finish(Err(engine::StoreError::Busy));
         }
         Ok(())
     }

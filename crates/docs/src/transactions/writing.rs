@@ -125,9 +125,8 @@ impl DocumentDatabase {
         let Submission { write, guard, required, over, long, done } = submission;
         let long_check = check(over);
         let writing = Writing { passing, write, guard, required, outcome: None, long_check, long, done };
-        match self.store().submit(session.reader(), Box::new(writing)) {
-            Submit::Queued => {}
-            Submit::Busy(transaction) => transaction.finish(Err(engine::StoreError::Busy)),
+        if let Submit::Busy(transaction) = self.store().submit(session.reader(), Box::new(writing)) {
+            transaction.finish(Err(engine::StoreError::Busy));
         }
     }
 }
