@@ -378,18 +378,13 @@ impl DocumentDatabase {
             let Some((database, _)) = moved.first().cloned() else { return Ok(()) };
             return database.write_all(&moved.into_iter().map(|(_, write)| write).collect::<Vec<_>>());
         };
-        let mut refused = None;
         let mut checks: Vec<LongCheck> = writes.iter().map(|_| LongCheck::default()).collect();
-        let commit = self.inner.core.store.commit(&mut |tx| {
+        engine::commit(&self.inner.core.store, &mut |tx| {
             let mut each = writes.iter().zip(&mut checks);
-            refused = each.find_map(|(write, long_check)| self.prepare(write, tx, long_check).err());
+            let prepared = each.try_for_each(|(write, long_check)| self.prepare(write, tx, long_check).map(drop));
             checks.iter_mut().for_each(LongCheck::was_prepared);
-            if refused.is_none() { Ok(()) } else { Err(engine::Abort) }
-        });
-        match (commit, refused) {
-            (Err(engine::StoreError::Aborted), Some(refused)) => Err(refused),
-            (commit, _) => Ok(commit.map(drop)?),
-        }
+            prepared
+        })
     }
 
     /// Whether a document exists in a transaction, that is, it is stored and has not expired.

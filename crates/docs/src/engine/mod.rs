@@ -27,6 +27,7 @@
 
 mod adapter;
 mod binding;
+mod commit;
 mod error_kind;
 mod view;
 
@@ -37,5 +38,6 @@ pub use binding::{
     SortedRun, SortedRunWriter, Sorter, Stats, Store, StoreError, StoreOptions, StoreSnapshot, Submit,
     TREE_NAME_BYTES_MAX, TreeId, Tx, Version, in_memory, major_faults,
 };
+pub(crate) use commit::commit;
 pub use error_kind::{Classified, ErrorKind, OF_TRANSACTION};
 pub use view::{ReadView, STAMP_BYTES, Within, WriteTransaction};

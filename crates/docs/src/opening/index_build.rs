@@ -239,13 +239,8 @@ fn enter(
     keys: &[Vec<u8>],
 ) -> Result<(), engine::StoreError> {
     let mut batch = Batch::new(collection, targets, keys);
-    let commit = core.store.commit(&mut |tx| batch.run(tx));
-    let Batch { found, failure, .. } = batch;
-    match (commit, failure) {
-        (Err(engine::StoreError::Aborted), Some(error)) => return Err(error),
-        (commit, _) => drop(commit?),
-    }
-    for Found { place, key, why } in found {
+    engine::commit(&core.store, &mut |tx| batch.run(tx))?;
+    for Found { place, key, why } in batch.found {
         let target = &mut targets[place];
         if target.breakers.count == 0 {
             tracing::error!(collection = collection.info.name, why, "the change of the schema is refused");
@@ -279,30 +274,24 @@ struct Batch<'b, 'c> {
     /// By document.
     seen: Vec<Seen>,
     found: Vec<Found>,
-    failure: Option<engine::StoreError>,
 }
 
 impl<'b, 'c> Batch<'b, 'c> {
     fn new(collection: &'b Collection, targets: &'b [Target<'c>], keys: &'b [Vec<u8>]) -> Batch<'b, 'c> {
         let seen = keys.iter().map(|_| Seen::default()).collect();
-        Batch { collection, targets, keys, runs: 0, seen, found: Vec::new(), failure: None }
+        Batch { collection, targets, keys, runs: 0, seen, found: Vec::new() }
     }
 
     /// Enters the documents. From the second run on, all commits wait.
-    fn run(&mut self, tx: &mut Tx<'_>) -> Result<(), engine::Abort> {
+    fn run(&mut self, tx: &mut Tx<'_>) -> Result<(), engine::StoreError> {
         let share = (self.runs > 0).then(|| Share::begin(ShareOf::Commits));
         self.run_in(share.as_ref(), tx)
     }
 
     /// A run in a share that has begun; without one it is the first run.
-    fn run_in(&mut self, share: Option<&Share>, tx: &mut Tx<'_>) -> Result<(), engine::Abort> {
+    fn run_in(&mut self, share: Option<&Share>, tx: &mut Tx<'_>) -> Result<(), engine::StoreError> {
         self.found.clear();
         self.runs += 1;
-        self.failure = self.run_within(share, tx).err();
-        if self.failure.is_none() { Ok(()) } else { Err(engine::Abort) }
-    }
-
-    fn run_within(&mut self, share: Option<&Share>, tx: &mut Tx<'_>) -> Result<(), engine::StoreError> {
         for (number, key) in self.keys.iter().enumerate() {
             if number > 0 && share.is_some_and(Share::is_over) {
                 return Err(engine::StoreError::Busy);
@@ -435,28 +424,17 @@ fn refuse_without_index(collection: &Collection) {
 /// Makes the completed targets ready: from then on queries use the indexes, and the rules are in force.
 fn switch_in(core: &DatabaseCore, targets: &[Target<'_>]) -> Result<(), engine::StoreError> {
     let whole = || targets.iter().filter(|target| target.readiness.is_pending());
-    let mut failure = None;
-    let commit = core.store.commit(&mut |tx| {
+    engine::commit(&core.store, &mut |tx| {
         for target in whole() {
             let Some(ReadyRow { name, row }) = target.readiness.row() else { continue };
             let row = match target.part {
-                Part::Rule(_) => match laid_over(tx, core.catalog_tree, name, row) {
-                    Ok(row) => row,
-                    Err(error) => {
-                        failure = Some(error);
-                        return Err(engine::Abort);
-                    }
-                },
+                Part::Rule(_) => laid_over(tx, core.catalog_tree, name, row)?,
                 _ => row.clone(),
             };
             tx.put(core.catalog_tree, name.as_bytes(), row.as_bytes());
         }
-        Ok(())
-    });
-    match (commit, failure) {
-        (Err(engine::StoreError::Aborted), Some(error)) => return Err(error),
-        (commit, _) => drop(commit?),
-    }
+        Ok::<_, engine::StoreError>(())
+    })?;
     whole().map(|target| target.readiness).for_each(Readiness::complete);
     Ok(())
 }
@@ -533,7 +511,7 @@ anyOf = [
             others(batch.runs);
             ended
         };
-        let commit = database.store().commit(&mut |tx| checked(&mut batch, tx));
+        let commit = engine::commit(database.store(), &mut |tx| checked(&mut batch, tx));
         assert!(commit.is_ok(), "{commit:?}");
         (batch.found.into_iter().map(|found| found.key).collect(), batch.runs)
     }
@@ -572,15 +550,13 @@ anyOf = [
         let keys: Vec<Vec<u8>> = (0..COUNT).map(key).collect();
         let in_share = |keys: &[Vec<u8>]| {
             let mut batch = Batch::new(collection, &targets, keys);
-            let _ = database.store().commit(&mut |tx| {
+            engine::commit(database.store(), &mut |tx| {
                 let share = Share::begin(ShareOf::Commits);
                 std::thread::sleep(crate::writes::share::AGAIN_TIME * 2);
-                batch.failure = batch.run_within(Some(&share), tx).err();
-                Ok(())
-            });
-            batch.failure
+                batch.run_in(Some(&share), tx)
+            })
         };
-        assert!(matches!(in_share(&keys), Some(engine::StoreError::Busy)));
-        assert!(in_share(&keys[..1]).is_none());
+        assert!(matches!(in_share(&keys), Err(engine::StoreError::Busy)));
+        assert!(in_share(&keys[..1]).is_ok());
     }
 }
