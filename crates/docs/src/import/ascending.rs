@@ -52,5 +52,5 @@ impl AscendingRecords<'_> {
 }
 
 fn damaged() -> LoadError {
-    LoadError::Io(std::io::Error::other("a batch of records is damaged"))
+    LoadError::damaged("a batch of records is damaged")
 }

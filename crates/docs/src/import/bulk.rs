@@ -15,7 +15,7 @@ use super::{BadRecord, ImportError, ImportOptions, ImportProgress, ImportReport,
 use crate::database::{CollectionId, DocumentDatabase};
 use crate::encoding::KeyType;
 use crate::encoding::key::shown_key;
-use crate::engine::{self, BulkTree, Sorter, TreeId};
+use crate::engine::{BulkTree, Sorter, TreeId};
 use crate::opening::{DocumentOrigin, LoadError, STORED, Task};
 use crate::writes::ReferencePlace;
 
@@ -176,9 +176,6 @@ pub(super) fn explain(
     let shown = |kind: Option<KeyType>, key: &[u8]| kind.map_or_else(String::new, |kind| shown_key(kind, key));
     match error {
         LoadError::Store(error) => ImportError::Store(error),
-        LoadError::Io(source) => {
-            ImportError::Store(engine::StoreError::Io { context: "sorting records".to_string(), source: source.into() })
-        }
         LoadError::Record { why, from } => ImportError::Record(gathered.bad(&from.place, why.to_string())),
         LoadError::Twice { fields, first, second } => {
             let other = shown(kind(None), &first.key);

@@ -80,5 +80,5 @@ impl Places {
 }
 
 fn damaged() -> LoadError {
-    LoadError::Io(std::io::Error::other("the places of sorted records are damaged"))
+    LoadError::damaged("the places of sorted records are damaged")
 }

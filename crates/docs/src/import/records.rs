@@ -131,5 +131,5 @@ fn sorted<'r>(key: &'r [u8], value: &'r [u8]) -> Result<Record<'r>, LoadError> {
 }
 
 fn damaged() -> LoadError {
-    LoadError::Io(std::io::Error::other("a sorted run is damaged"))
+    LoadError::damaged("a sorted run is damaged")
 }

@@ -127,5 +127,5 @@ fn keys_of(
 }
 
 fn damaged() -> LoadError {
-    LoadError::Io(std::io::Error::other("a sorted run is damaged"))
+    LoadError::damaged("a sorted run is damaged")
 }

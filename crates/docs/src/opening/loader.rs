@@ -54,7 +54,6 @@ pub(crate) enum LoadError {
         why: WriteError,
         from: DocumentOrigin,
     },
-    Io(io::Error),
     Store(engine::StoreError),
 }
 
@@ -65,11 +64,13 @@ pub(crate) struct DocumentOrigin {
     pub(crate) key: Vec<u8>,
 }
 
-impl From<io::Error> for LoadError {
-    fn from(error: io::Error) -> Self {
-        LoadError::Io(error)
+impl LoadError {
+    /// Sorted records that were read back are not as they were written.
+    pub(crate) fn damaged(what: &str) -> LoadError {
+        LoadError::Store(engine::StoreError::io("sorting records", io::Error::other(what)))
     }
 }
+
 impl From<engine::StoreError> for LoadError {
     fn from(error: engine::StoreError) -> Self {
         LoadError::Store(error)

@@ -12,7 +12,7 @@
 use super::declared_rows::{part_of, wanted_rows};
 use super::differences::Differences;
 use super::open_error::{CollectionNames, DatabaseOpenError};
-use super::stored_rows::{self, Rows, UNDECLARED};
+use super::stored_rows::{self, Rows, UNDECLARED, documents_tree, holds_any};
 use crate::config::Config;
 use crate::engine::{ReadView, Store};
 use crate::views;
@@ -76,16 +76,9 @@ pub(crate) fn undeclared(
     for (key, row) in stored {
         let Some(name) = key.strip_prefix("collection/") else { continue };
         let is_declared = config.collections.iter().any(|declared| declared.name == name);
-        if !is_declared && !stored_rows::is_marked(row, UNDECLARED) && has_documents(store, view, name)? {
+        if !is_declared && !stored_rows::is_marked(row, UNDECLARED) && holds_any(store, view, &documents_tree(name))? {
             names.push(name.to_string());
         }
     }
     Ok(names)
-}
-
-fn has_documents(store: &Store, view: &impl ReadView, name: &str) -> Result<bool, DatabaseOpenError> {
-    match store.existing_tree(&stored_rows::documents_tree(name))? {
-        Some(tree) => Ok(!stored_rows::is_empty(view, tree)?),
-        None => Ok(false),
-    }
 }

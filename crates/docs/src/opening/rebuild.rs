@@ -73,10 +73,6 @@ fn explain(collection: &Collection, error: LoadError) -> DatabaseOpenError {
     let shown = |origin: &DocumentOrigin| format!("{name}/{}", shown_key(kind, &origin.key));
     match error {
         LoadError::Store(error) => DatabaseOpenError::Store(error),
-        LoadError::Io(source) => DatabaseOpenError::Store(engine::StoreError::Io {
-            context: "sorting an index".to_string(),
-            source: source.into(),
-        }),
         LoadError::Record { why, from } => {
             DatabaseOpenError::Mismatch(format!("the stored document {}: {why}", shown(&from)))
         }

@@ -33,7 +33,7 @@ use super::declared_rows::{declared_row, included, index_fields};
 use super::loader::TreesToBuild;
 use super::losses;
 use super::open_error::DatabaseOpenError;
-use super::stored_rows::{DROP, Rows, STANDING, UNDECLARED, documents_tree, is_empty, is_part, tree_of};
+use super::stored_rows::{DROP, Rows, STANDING, UNDECLARED, documents_tree, holds_any, is_empty, is_part, tree_of};
 use crate::catalog::{
     Catalog, CollectionInfo, ExpireInfo, FieldInfo, IndexInfo, Readiness, ReferenceInfo, RuleState, UniqueInfo,
 };
@@ -267,10 +267,7 @@ impl<V: ReadView> Resolver<'_, V> {
     fn collection(&mut self, wanted: &CollectionConfig) -> Result<Planned, DatabaseOpenError> {
         let tree = self.store.tree(&documents_tree(&wanted.name))?;
         let empty = is_empty(self.view, tree)?;
-        let schema = match &wanted.schema {
-            None => None,
-            Some(text) => Some(Schema::compile(text).map_err(DatabaseOpenError::Mismatch)?),
-        };
+        let schema = wanted.schema.as_deref().map(Schema::compile).transpose().map_err(DatabaseOpenError::Mismatch)?;
         let Identity { recheck, before, expire, since, mut wishes } = self.identity(wanted, empty, schema.as_ref())?;
         let mut work =
             Work { wanted: TreesToBuild { indexes: Vec::new(), unique: Vec::new(), references: Vec::new() }, recheck };
@@ -509,11 +506,7 @@ impl<V: ReadView> Resolver<'_, V> {
             if used {
                 continue;
             }
-            let empty = match self.store.existing_tree(&candidate)? {
-                None => true,
-                Some(tree) => is_empty(self.view, tree)?,
-            };
-            if empty {
+            if !holds_any(self.store, self.view, &candidate)? {
                 return Ok(candidate);
             }
         }

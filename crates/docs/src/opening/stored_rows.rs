@@ -5,7 +5,8 @@ use std::ops::ControlFlow;
 
 use serde_json::{Value as Json, json};
 
-use crate::engine::{Direction, KeyRange, ReadView, TreeId};
+use super::open_error::DatabaseOpenError;
+use crate::engine::{Direction, KeyRange, ReadView, Store, TreeId};
 use crate::error::ReadError;
 
 /// The tree of the catalog's rows.
@@ -62,9 +63,11 @@ pub(crate) fn after_drops(rows: Rows) -> Rows {
 
 pub(crate) fn is_empty(view: &impl ReadView, tree: TreeId) -> Result<bool, ReadError> {
     let mut empty = true;
-    view.scan(tree, KeyRange::ALL, Direction::Forward, &mut |_, _| {
-        empty = false;
-        ControlFlow::Break(())
-    })?;
+    view.visit_first(tree, KeyRange::ALL, Direction::Forward, &mut |_, _| empty = false)?;
     Ok(empty)
+}
+
+/// Whether a tree of this name exists and has entries.
+pub(crate) fn holds_any(store: &Store, view: &impl ReadView, name: &str) -> Result<bool, DatabaseOpenError> {
+    store.existing_tree(name)?.map_or(Ok(false), |tree| Ok(!is_empty(view, tree)?))
 }
