@@ -96,6 +96,11 @@ impl Operator {
 }
 
 impl FailIf {
+    /// Whether it asks for the contest's rating.
+    pub(crate) fn is_of_rating(&self) -> bool {
+        matches!(self.condition, Condition::Compared(Figure::Rating, ..))
+    }
+
     /// Why the run has failed by this condition, as a line of text. None: it has not.
     pub fn failure(&self, run: &Recording) -> Option<String> {
         let found = match self.condition {

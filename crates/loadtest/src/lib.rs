@@ -29,6 +29,7 @@ pub mod reply;
 pub mod request;
 #[cfg(test)]
 mod sample_run;
+mod significance;
 pub mod source;
 pub mod table;
 pub mod target;

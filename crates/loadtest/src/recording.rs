@@ -44,6 +44,9 @@ pub struct Recording {
     pub unasked: u64,
     /// Whether the generator kept up with its plan.
     pub validity: Validity,
+    /// Whether the user asked for the contest's rating, so that tables and pages show it.
+    #[serde(default)]
+    pub is_rated: bool,
 }
 
 /// Counts of requests. `planned = answered + failures`, all of them; `sent = planned - connect - unsent`;

@@ -80,6 +80,7 @@ pub(crate) fn recording(shape: Shape) -> Recording {
         unchecked: 0,
         unasked: 0,
         validity: Validity::Valid,
+        is_rated: false,
     }
 }
 

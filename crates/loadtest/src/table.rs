@@ -1,5 +1,5 @@
-//! The summary after a run, as text: counts, rates, percentiles, errors by cause, statuses, phases with their rating, and the
-//! validity as a sentence.
+//! The summary after a run, as text: counts, rates, percentiles, errors by cause, statuses, phases, and the validity as a
+//! sentence. The contest's rating is shown if the user asked for it.
 //!
 //! The text has neither colours nor control characters, so it can be written to a file. `width` is the number of characters per
 //! line; percentiles that do not fit are omitted, the less informative ones first. All of them are in `--json` and on the page.
@@ -8,7 +8,7 @@ use crate::figures::{COLUMNS, Column, answered_per_second, causes, validity};
 use crate::grid::Grid;
 use crate::printable::{cut, printable};
 use crate::quantity::{bytes, count, moment, of_distribution, per_second, rating, share, three_digits};
-use crate::recording::{Percentiles, Phase, Recording, RequestCounts};
+use crate::recording::{Percentiles, Recording, RequestCounts};
 
 /// Largest number of listed causes, statuses and phases; the rest is counted.
 const ROWS_MAX: usize = 24;
@@ -33,7 +33,7 @@ pub fn text(run: &Recording, width: usize) -> String {
     append_statuses(&run.outcome, &mut out);
     if run.phases.len() > 1 {
         out.push('\n');
-        fitting(width, |columns| phases(&run.phases, columns)).append(&mut out);
+        fitting(width, |columns| phases(run, columns)).append(&mut out);
     }
     out.push('\n');
     out.push_str(&validity(run));
@@ -53,7 +53,9 @@ fn counts(run: &Recording) -> Grid {
         let [amount, rate] = traffic(bytes_of);
         grid.row([name, &amount, &rate]);
     }
-    grid.row(["rating", &rating(outcome.rating)]);
+    if run.is_rated {
+        grid.row(["rating", &rating(outcome.rating)]);
+    }
     if run.unchecked > 0 {
         grid.row(["not compared", &count(run.unchecked), "answers: the comparing thread was behind"]);
     }
@@ -86,17 +88,18 @@ fn distributions(run: &Recording, columns: &[usize]) -> Grid {
     grid
 }
 
-fn phases(phases: &[Phase], columns: &[usize]) -> Grid {
-    let mut grid = Grid::default();
+fn phases(run: &Recording, columns: &[usize]) -> Grid {
+    let (phases, mut grid) = (&run.phases, Grid::default());
     let columns: Vec<Column> =
         columns.iter().map(|column| COLUMNS[*column]).filter(|(name, _)| *name != "mean").collect();
     let names = columns.iter().map(|(name, _)| *name);
-    grid.row(["phase", "requests", "errors"].into_iter().chain(names).chain(["rating"]));
+    let rating_of = |outcome: &RequestCounts| run.is_rated.then(|| rating(outcome.rating));
+    grid.row(["phase", "requests", "errors"].into_iter().chain(names).chain(run.is_rated.then_some("rating")));
     for phase in phases.iter().take(ROWS_MAX) {
         let outcome = &phase.outcome;
         let values = columns.iter().map(|(_, value)| of_distribution(value(&phase.latency), phase.latency.max));
         let first = [printable(&phase.name).into_owned(), count(outcome.planned), count(outcome.errors())];
-        grid.row(first.into_iter().chain(values).chain([rating(outcome.rating)]));
+        grid.row(first.into_iter().chain(values).chain(rating_of(outcome)));
     }
     if phases.len() > ROWS_MAX {
         grid.row([format!("and {} more", phases.len() - ROWS_MAX)]);
@@ -141,7 +144,8 @@ mod tests {
 
     #[test]
     fn the_summary_has_counts_percentiles_causes_statuses_and_phases() {
-        let text = text(&sample_run::recording(Shape::Stall), 120);
+        let run = Recording { is_rated: true, ..sample_run::recording(Shape::Stall) };
+        let text = text(&run, 120);
         for part in [
             "requests",
             "answered",
@@ -161,6 +165,12 @@ mod tests {
         }
         assert!(text.lines().all(|line| line.chars().count() <= 120), "{text}");
         assert!(text.chars().all(|character| character == '\n' || !character.is_control()), "{text:?}");
+    }
+
+    #[test]
+    fn nobody_gets_a_rating_who_did_not_ask_for_it() {
+        let text = text(&sample_run::recording(Shape::Stall), 120);
+        assert!(!text.contains("rating"), "{text}");
     }
 
     #[test]

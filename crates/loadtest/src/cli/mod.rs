@@ -85,7 +85,8 @@ fn run_load(arguments: &LoadArguments, stop: &Stop) -> Result<(), String> {
     for url in [url, other] {
         check_server(arguments, url)?;
     }
-    let comparison = versus::run(arguments.results.rounds, |turn| run_turn(arguments, [url, other], turn, stop))?;
+    let schedule = versus::schedule(arguments.results.rounds, versus::new_seed());
+    let comparison = versus::run(&schedule, |turn| run_turn(arguments, [url, other], turn, stop))?;
     deliver(&outputs, &comparison.first, Some(&comparison))
 }
 
@@ -134,6 +135,7 @@ fn run_once(arguments: &LoadArguments, url: &str, stop: &Stop) -> Result<Finishe
     let finished = engine::run(&settings, source, Watchers { observer, progress }, stop);
     screen.finish();
     let mut finished = finished.map_err(|error| format!("the load ended: {error}"))?;
+    finished.recording.is_rated = arguments.results.asks_for_rating();
     if let Some(sampler) = sampler {
         let failures = results::add_samples(sampler, &mut finished.recording);
         failures.iter().for_each(|text| notice(text));

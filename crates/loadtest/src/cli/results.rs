@@ -34,10 +34,10 @@ pub struct ResultArguments {
     /// Compare with a run that --record has kept
     #[arg(long, value_name = "FILE", conflicts_with = "vs")]
     pub compare: Option<PathBuf>,
-    /// A second server, put under the same load in turns with the first
+    /// A second server, put under the same load in turns with the first; tells whether the two differ
     #[arg(long, value_name = "URL", conflicts_with = "metrics")]
     pub vs: Option<String>,
-    /// Turns of the second server; the first one has one more
+    /// Turns of each server; at least 6 are needed to see a difference
     #[arg(long, value_name = "N", default_value_t = crate::versus::ROUNDS_USUAL, requires = "vs", value_parser = rounds)]
     pub rounds: usize,
     /// The address of the server's metrics in Prometheus's text format, which the report shows on the same time axis
@@ -70,6 +70,11 @@ impl ResultArguments {
             record: self.record.clone(),
             fail_if: self.fail_if.clone(),
         }
+    }
+
+    /// Whether a condition names the contest's rating.
+    pub(super) fn asks_for_rating(&self) -> bool {
+        self.fail_if.iter().any(FailIf::is_of_rating)
     }
 
     /// The earlier run of `--compare`.

@@ -209,6 +209,7 @@ mod showing {
             unchecked: 0,
             unasked: 0,
             validity,
+            is_rated: true,
         };
         PhaseResult { name: name.to_owned(), ammo: "generated".to_owned(), recording }
     }

@@ -137,7 +137,8 @@ fn run_phases(
         let watchers = Watchers { observer: Some(Box::new(comparison.comparer())), ..Watchers::default() };
         let settings = settings(profile, arguments.threads, server.address)?;
         let finished = engine::run(&settings, Box::new(source), watchers, stop);
-        let finished = finished.map_err(|error| format!("phase {}: {error}", load.name))?;
+        let mut finished = finished.map_err(|error| format!("phase {}: {error}", load.name))?;
+        finished.recording.is_rated = true;
         let differences = comparison.differences();
         if differences.count > 0 {
             writeln!(out, "{differences}").map_err(write_error)?;

@@ -361,6 +361,7 @@ fn recording(
         unchecked: end.unchecked,
         unasked: end.unasked,
         validity,
+        is_rated: false,
     }
 }
 

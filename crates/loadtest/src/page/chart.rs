@@ -1,4 +1,5 @@
-//! One chart as SVG: a frame with axes, lines or filled areas, and the phases of the run behind them.
+//! One chart: a drawing in SVG that stretches to the width of the page, and beside it labels that do not: text has the size of the
+//! page's text on a telephone too. Behind the lines are the phases of the run.
 //!
 //! Colours and dashes are classes of `style.css`, so that the chart follows the theme and prints well. Lines that differ in
 //! colour differ in dashes or width as well. The chart has no script: `hover.js` finds it by its `data-` attributes, and its
@@ -9,18 +10,10 @@ use super::scale::Scale;
 use crate::recording::Phase;
 use std::fmt::Write as _;
 
-/// Size of the drawing in its own units; the page scales it.
-const WIDTH: f64 = 920.0;
-/// Margins: on the left for the labels of the y axis, on the right for the last label of the x axis, above for names of phases,
-/// below for times.
-const LEFT: f64 = 72.0;
-const RIGHT: f64 = 22.0;
-const ABOVE: f64 = 26.0;
-const BELOW: f64 = 44.0;
-/// Approximate width of a letter of the small text.
-const LETTER: f64 = 6.4;
-/// The name of a phase is omitted if it has room for fewer letters.
-const LETTERS_LEAST: usize = 4;
+/// Width of the drawing in its own units; the page stretches it. `hover.js` knows it from the drawing.
+const WIDTH: f64 = 1000.0;
+/// The name of a phase is omitted if the phase has less than this share of the width.
+const NAMED_SHARE_MIN: f64 = 0.04;
 /// Largest number of phases that are drawn; more of them would be stripes.
 const PHASES_MAX: usize = 40;
 
@@ -55,6 +48,7 @@ pub(super) struct Chart<'a> {
     pub(super) id: &'a str,
     /// Read to users of screen readers.
     pub(super) title: &'a str,
+    /// Height of the drawing, in pixels of the page.
     pub(super) height: f64,
     pub(super) x: Scale,
     pub(super) x_label: Label,
@@ -66,6 +60,8 @@ pub(super) struct Chart<'a> {
     pub(super) y_name: &'a str,
     /// The x values of all series.
     pub(super) places: Vec<f64>,
+    /// Length on the x axis for which a value holds, such as a second; zero for values of moments.
+    pub(super) row: f64,
     pub(super) series: Vec<Series>,
     pub(super) phases: &'a [Phase],
 }
@@ -73,12 +69,15 @@ pub(super) struct Chart<'a> {
 impl Chart<'_> {
     /// Legend, drawing and table. `value` formats a value of the table.
     pub(super) fn html(&self, place: Label, value: Label) -> String {
-        let Chart { id, .. } = self;
-        let (left, right) = (LEFT, WIDTH - RIGHT);
+        let Chart { id, height, .. } = self;
         format!(
-            "<figure data-table=\"{id}\" data-left=\"{left}\" data-right=\"{right}\">\n{}{}<output></output>\n</figure>\n{}",
+            "<figure data-table=\"{id}\">\n{}<p class=\"axis\">{}</p>\n<div class=\"plot\" style=\"height:{height}px\">\n{}{}</div>\n\
+             <p class=\"axis x\">{}</p>\n<output></output>\n</figure>\n{}",
             self.legend(),
+            escaped(self.y_name),
             self.svg(),
+            self.labels(),
+            escaped(self.x_name),
             self.table(place, value).folded(id)
         )
     }
@@ -99,110 +98,95 @@ impl Chart<'_> {
 
     fn svg(&self) -> String {
         let (height, title) = (self.height, escaped(self.title));
-        let mut out =
-            format!("<svg class=\"chart\" viewBox=\"0 0 {WIDTH} {height}\" role=\"img\" aria-label=\"{title}\">\n");
-        self.append_phases(&mut out);
-        self.append_axes(&mut out);
+        let mut out = format!(
+            "<svg class=\"chart\" viewBox=\"0 0 {WIDTH} {height}\" preserveAspectRatio=\"none\" role=\"img\" aria-label=\"{title}\">\n"
+        );
+        for (index, phase) in self.drawn_phases() {
+            let (from, to) = (self.x_of(phase.from), self.x_of(phase.to));
+            let (width, class) = ((to - from).max(0.0), if index % 2 == 0 { "even" } else { "odd" });
+            let name = escaped(&phase.name);
+            let _ = writeln!(
+                out,
+                "<rect class=\"phase {class}\" x=\"{from:.1}\" width=\"{width:.1}\" height=\"{height}\"><title>{name}</title></rect>"
+            );
+        }
+        for tick in &self.y.ticks {
+            let _ = writeln!(out, "<path class=\"grid\" d=\"M0 {:.1}H{WIDTH}\"/>", self.y_of(*tick));
+        }
+        for tick in &self.x.ticks {
+            let _ = writeln!(out, "<path class=\"mark\" d=\"M{:.1} {height}v-4\"/>", self.x_of(*tick));
+        }
+        let _ = writeln!(out, "<path class=\"axis\" d=\"M0 {height}H{WIDTH}\"/>");
         for series in &self.series {
             let kind = if series.shape == Shape::Area { "area" } else { "line" };
             let path = self.path(series);
             let _ = writeln!(out, "<path class=\"{kind} {}\" d=\"{path}\"/>", series.class);
         }
-        let (top, bottom) = (ABOVE, self.bottom());
-        let _ = writeln!(out, "<path class=\"cursor\" d=\"M0 {top}V{bottom}\" visibility=\"hidden\"/>\n</svg>");
+        let _ = writeln!(out, "<path class=\"cursor\" d=\"M0 0V{height}\" visibility=\"hidden\"/>\n</svg>");
         out
     }
 
-    fn bottom(&self) -> f64 {
-        self.height - BELOW
+    /// The labels of both axes and the names of the phases, at shares of the drawing. Every other label of the x axis is hidden on a
+    /// narrow page.
+    fn labels(&self) -> String {
+        let mut out = String::from("<div class=\"labels\" aria-hidden=\"true\">\n");
+        for tick in &self.y.ticks {
+            let (top, label) = (100.0 - 100.0 * self.y.share(*tick), escaped(&(self.y_label)(*tick)));
+            let _ = writeln!(out, "<span class=\"y\" style=\"top:{top:.2}%\">{label}</span>");
+        }
+        for (index, tick) in self.x.ticks.iter().enumerate() {
+            let (left, label) = (100.0 * self.x.share(*tick), escaped(&(self.x_label)(*tick)));
+            let class = if index % 2 == 0 { "x" } else { "x odd" };
+            let _ = writeln!(out, "<span class=\"{class}\" style=\"left:{left:.2}%\">{label}</span>");
+        }
+        for (_, phase) in self.drawn_phases() {
+            let (from, to) = (self.x.share(phase.from), self.x.share(phase.to));
+            if to - from >= NAMED_SHARE_MIN {
+                let (left, width, name) = (100.0 * from, 100.0 * (to - from), escaped(&phase.name));
+                let _ =
+                    writeln!(out, "<span class=\"phase\" style=\"left:{left:.2}%;width:{width:.2}%\">{name}</span>");
+            }
+        }
+        out.push_str("</div>\n");
+        out
+    }
+
+    /// The phases, if there are several: every other one has a tinted background.
+    fn drawn_phases(&self) -> impl Iterator<Item = (usize, &Phase)> {
+        self.phases.iter().take(PHASES_MAX).filter(|_| self.phases.len() > 1).enumerate()
     }
 
     /// The x coordinate of a value, in units of the drawing.
     fn x_of(&self, value: f64) -> f64 {
-        LEFT + self.x.share(value) * (WIDTH - LEFT - RIGHT)
+        self.x.share(value) * WIDTH
     }
 
     fn y_of(&self, value: f64) -> f64 {
-        self.bottom() - self.y.share(value) * (self.bottom() - ABOVE)
+        self.height - self.y.share(value) * self.height
     }
 
-    /// Every other phase has a tinted background; names are above if there is room.
-    fn append_phases(&self, out: &mut String) {
-        if self.phases.len() < 2 {
-            return;
-        }
-        let (top, height) = (ABOVE, self.bottom() - ABOVE);
-        for (index, phase) in self.phases.iter().take(PHASES_MAX).enumerate() {
-            let (from, to) = (self.x_of(phase.from), self.x_of(phase.to));
-            let width = (to - from).max(0.0);
-            let name = escaped(&phase.name);
-            let class = if index % 2 == 0 { "even" } else { "odd" };
-            let _ = writeln!(
-                out,
-                "<rect class=\"phase {class}\" x=\"{from:.1}\" y=\"{top}\" width=\"{width:.1}\" height=\"{height}\">\
-                 <title>{name}</title></rect>"
-            );
-            let letters = (width / LETTER) as usize;
-            if letters >= LETTERS_LEAST {
-                let (x, y, short) = (from + 4.0, ABOVE - 9.0, escaped(&crate::printable::cut(&phase.name, letters)));
-                let _ = writeln!(out, "<text class=\"name\" x=\"{x:.1}\" y=\"{y}\">{short}</text>");
-            }
-        }
-    }
-
-    fn append_axes(&self, out: &mut String) {
-        let (left, right, top, bottom) = (LEFT, WIDTH - RIGHT, ABOVE, self.bottom());
-        for tick in &self.y.ticks {
-            let (y, label) = (self.y_of(*tick), escaped(&(self.y_label)(*tick)));
-            let (x, baseline) = (left - 8.0, y + 4.0);
-            let _ = writeln!(out, "<path class=\"grid\" d=\"M{left} {y:.1}H{right}\"/>");
-            let _ =
-                writeln!(out, "<text class=\"tick\" x=\"{x}\" y=\"{baseline:.1}\" text-anchor=\"end\">{label}</text>");
-        }
-        for tick in &self.x.ticks {
-            let (x, label) = (self.x_of(*tick), escaped(&(self.x_label)(*tick)));
-            let (end, baseline) = (bottom + 4.0, bottom + 18.0);
-            let _ = writeln!(out, "<path class=\"mark\" d=\"M{x:.1} {bottom}V{end}\"/>");
-            let _ = writeln!(
-                out,
-                "<text class=\"tick\" x=\"{x:.1}\" y=\"{baseline}\" text-anchor=\"middle\">{label}</text>"
-            );
-        }
-        let _ = writeln!(out, "<path class=\"axis\" d=\"M{left} {bottom}H{right}\"/>");
-        let (middle, low) = ((left + right) / 2.0, self.height - 6.0);
-        let x_name = escaped(self.x_name);
-        let _ = writeln!(out, "<text class=\"name\" x=\"{middle}\" y=\"{low}\" text-anchor=\"middle\">{x_name}</text>");
-        let (centre, y_name) = ((top + bottom) / 2.0, escaped(self.y_name));
-        let _ = writeln!(
-            out,
-            "<text class=\"name\" transform=\"translate(13 {centre}) rotate(-90)\" text-anchor=\"middle\">{y_name}</text>"
-        );
-    }
-
-    /// The commands of a path. A missing value interrupts it; a piece of one point is a dot.
+    /// The commands of a path. A missing value interrupts it. The last value before a gap, and that at the end, holds for its row; the
+    /// value of a moment without neighbours is a dot.
     fn path(&self, series: &Series) -> String {
         let mut path = String::new();
         for piece in pieces(&self.places, &series.values) {
             let points: Vec<(f64, f64)> = piece.iter().map(|(x, y)| (self.x_of(*x), self.y_of(*y))).collect();
             match series.shape {
                 Shape::Line => append_line(&points, &mut path),
-                Shape::Steps => append_steps(&points, self.step(), &mut path),
-                Shape::Area => {
-                    let from = points.first().map_or(LEFT, |point| point.0);
-                    append_steps(&points, self.step(), &mut path);
-                    let _ = write!(path, "V{:.1}H{from:.1}Z", self.bottom());
-                }
+                Shape::Steps | Shape::Area => append_steps(&points, &mut path),
+            }
+            if let Some((last, _)) = piece.last().filter(|_| self.row > 0.0) {
+                let _ = write!(path, "H{:.1}", self.x_of(last + self.row));
+            } else if points.len() == 1 {
+                // A line of length zero is not drawn; with a tiny length, round ends make a dot.
+                path.push_str("h.1");
+            }
+            if series.shape == Shape::Area {
+                let from = points.first().map_or(0.0, |point| point.0);
+                let _ = write!(path, "V{:.1}H{from:.1}Z", self.height);
             }
         }
         path
-    }
-
-    /// Length of the last step.
-    fn step(&self) -> f64 {
-        match self.places.as_slice() {
-            [.., before, last] => (self.x_of(2.0 * last - before) - self.x_of(*last)).max(0.0),
-            _ => WIDTH - RIGHT - LEFT,
-        }
     }
 
     fn table(&self, place: Label, value: Label) -> Table {
@@ -229,63 +213,78 @@ fn append_line(points: &[(f64, f64)], path: &mut String) {
     for (index, (x, y)) in points.iter().enumerate() {
         let _ = write!(path, "{}{x:.1} {y:.1}", if index == 0 { 'M' } else { 'L' });
     }
-    if points.len() == 1 {
-        // A line of length zero is not drawn; with a tiny length, round ends make a dot.
-        path.push_str("h.1");
-    }
 }
 
-fn append_steps(points: &[(f64, f64)], last_step: f64, path: &mut String) {
+fn append_steps(points: &[(f64, f64)], path: &mut String) {
     for (index, (x, y)) in points.iter().enumerate() {
         let _ = match index {
             0 => write!(path, "M{x:.1} {y:.1}"),
             _ => write!(path, "H{x:.1}V{y:.1}"),
         };
     }
-    let _ = write!(path, "h{last_step:.1}");
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn chart(values: Vec<Option<f64>>, shape: Shape) -> Chart<'static> {
+    fn chart(values: Vec<Option<f64>>, shape: Shape, row: f64) -> Chart<'static> {
         Chart {
             id: "t",
             title: "<t>",
-            height: 200.0,
+            height: 130.0,
             x: Scale::time(3.0),
-            x_label: |x| x.to_string(),
-            x_name: "s",
+            x_label: |x| format!("{x} <s>"),
+            x_name: "<s>",
             y: Scale::from_zero(10.0),
-            y_label: |y| y.to_string(),
-            y_name: "n",
+            y_label: |y| format!("{y} <u>"),
+            y_name: "<n>",
             places: vec![0.0, 1.0, 2.0],
+            row,
             series: vec![Series { name: "<a>".into(), class: "p50", shape, values }],
             phases: &[],
         }
     }
 
+    #[track_caller]
+    fn check_path(values: [Option<f64>; 3], shape: Shape, row: f64, path: &str) {
+        let chart = chart(values.to_vec(), shape, row);
+        assert_eq!(chart.path(&chart.series[0]), path);
+    }
+
     #[test]
     fn a_gap_ends_the_line_and_a_lone_point_is_a_dot() {
-        let chart = chart(vec![Some(1.0), None, Some(10.0)], Shape::Line);
-        let path = chart.path(&chart.series[0]);
-        assert_eq!(path, "M72.0 143.0h.1M622.7 26.0h.1");
+        check_path([Some(1.0), None, Some(10.0)], Shape::Line, 0.0, "M0.0 117.0h.1M666.7 0.0h.1");
+    }
+
+    #[test]
+    fn the_value_of_a_second_is_drawn_to_the_end_of_that_second() {
+        check_path([Some(1.0), None, Some(10.0)], Shape::Line, 1.0, "M0.0 117.0H333.3M666.7 0.0H1000.0");
+        check_path([Some(0.0), Some(5.0), Some(10.0)], Shape::Line, 1.0, "M0.0 130.0L333.3 65.0L666.7 0.0H1000.0");
+        check_path([Some(0.0), Some(5.0), Some(10.0)], Shape::Steps, 1.0, "M0.0 130.0H333.3V65.0H666.7V0.0H1000.0");
     }
 
     #[test]
     fn an_area_ends_on_the_axis_where_it_began() {
-        let chart = chart(vec![Some(10.0), Some(0.0), Some(5.0)], Shape::Area);
-        assert_eq!(chart.path(&chart.series[0]), "M72.0 26.0H347.3V156.0H622.7V91.0h275.3V156.0H72.0Z");
+        let path = "M0.0 0.0H333.3V130.0H666.7V65.0H1000.0V130.0H0.0Z";
+        check_path([Some(10.0), Some(0.0), Some(5.0)], Shape::Area, 1.0, path);
     }
 
     #[test]
     fn names_are_escaped_and_each_value_stands_in_the_table() {
         let html =
-            chart(vec![Some(1.0), None, Some(10.0)], Shape::Line).html(|x| format!("{x} s"), |y| format!("{y} u"));
-        assert!(!html.contains("<a>") && !html.contains("<t>"), "{html}");
+            chart(vec![Some(1.0), None, Some(10.0)], Shape::Line, 1.0).html(|x| format!("{x} s"), |y| format!("{y} u"));
+        assert!(!["<a>", "<t>", "<s>", "<u>", "<n>"].iter().any(|raw| html.contains(raw)), "{html}");
         for part in ["<th scope=\"row\">2 s</th><td>10 u</td>", "<td>—</td>", "data-table=\"t\"", "id=\"t\""] {
             assert!(html.contains(part), "{part}: {html}");
         }
+    }
+
+    #[test]
+    fn labels_are_text_of_the_page_which_does_not_shrink_with_the_drawing() {
+        let html = chart(vec![Some(1.0); 3], Shape::Line, 1.0).html(|x| x.to_string(), |y| y.to_string());
+        assert!(!html.contains("<text"), "{html}");
+        assert!(html.contains("<span class=\"y\" style=\"top:0.00%\">10 &lt;u&gt;</span>"), "{html}");
+        assert!(html.contains("<span class=\"x odd\" style=\"left:33.33%\">1 &lt;s&gt;</span>"), "{html}");
     }
 }

@@ -1,15 +1,16 @@
-//! Two runs, or two servers in turns, side by side: a table of ratios with their noise, both distributions, and the 99th percentile over time.
+//! Two runs, or two servers in turns, side by side: whether they differ, a table of ratios with their intervals, both
+//! distributions, and the 99th percentile over time.
 
 use super::chart::Chart;
 use super::distribution::{self, Distribution};
 use super::markup::{Table, escaped};
 use super::over_time::{
-    HEIGHT, NOTHING_MEASURED, TIME, clock, duration, duration_tick, extent, latency_series, seconds,
+    HEIGHT, NOTHING_MEASURED, TIME, clock, duration, duration_tick, extent, latency_series, row_seconds, seconds,
 };
 use super::scale::Scale;
 use crate::quantity::moment;
 use crate::recording::Recording;
-use crate::versus::SideBySide;
+use crate::versus::{self, ComparedFigure, SideBySide};
 
 /// The section of a comparison.
 pub(super) fn html(comparison: &SideBySide) -> String {
@@ -20,30 +21,31 @@ pub(super) fn html(comparison: &SideBySide) -> String {
         histogram: &run.latencies.latency,
     });
     format!(
-        "<section>\n<h2>A and B compared</h2>\n{}{}\
+        "<section>\n<h2>A and B compared</h2>\n{}\
          <h3>Distribution of the latency</h3>\n{}<h3>99th percentile over time</h3>\n{}</section>\n",
-        sides(comparison),
         ratios(comparison),
         distribution::html("compared-distribution", "Distributions of both", &distributions),
         percentile_over_time(first, second),
     )
 }
 
-fn sides(comparison: &SideBySide) -> String {
+/// The header of a page that compares: both sides, and whether they differ.
+pub(super) fn header(comparison: &SideBySide) -> String {
     let side = |name: &str, run: &Recording| {
         let [target, load] = [&run.target, &run.load].map(|text| escaped(text));
-        format!("<p><b>{name}</b>: {target}, {load}, {}</p>\n", moment(run.started))
+        format!("<h1><b>{name}</b> {target}</h1>\n<p class=\"soft\">{load}, began {}</p>\n", moment(run.started))
     };
-    side("A", &comparison.first) + &side("B", &comparison.second)
+    let (first, second) = (side("A", &comparison.first), side("B", &comparison.second));
+    let class = if comparison.rows.iter().any(ComparedFigure::differs) { "differs" } else { "plain" };
+    let answer = escaped(&comparison.answer());
+    format!(
+        "<header>\n<p class=\"soft\">Load test, compared</p>\n{first}{second}<p class=\"verdict {class}\">{answer}</p>\n</header>\n"
+    )
 }
 
 fn ratios(comparison: &SideBySide) -> String {
-    let mut table = Table::new(&["figure", "A", "B", "B / A", "noise", ""]);
-    for row in &comparison.rows {
-        let [first, second] = [row.first, row.second].map(|value| row.figure.text(value));
-        let cells = [row.figure.name, &first, &second, &row.ratio_text(), &row.noise_text(), row.verdict()];
-        table.row(cells);
-    }
+    let mut table = Table::new(&versus::COLUMNS);
+    comparison.rows.iter().for_each(|row| table.row(SideBySide::cells(row)));
     format!("<p class=\"soft\">{}</p>\n{}", escaped(&comparison.explanation()), table.html())
 }
 
@@ -68,6 +70,7 @@ fn percentile_over_time(first: &Recording, second: &Recording) -> String {
         y_label: duration_tick,
         y_name: "latency, p99",
         places: longer.intervals.iter().map(|row| f64::from(row.at)).collect(),
+        row: row_seconds(longer),
         series,
         phases: &longer.phases,
     };

@@ -41,6 +41,7 @@ pub(super) fn html(id: &str, title: &str, distributions: &[Distribution<'_>]) ->
         y_label: duration_tick,
         y_name: "duration",
         places,
+        row: 0.0,
         series,
         phases: &[],
     };

@@ -23,8 +23,9 @@ for (const figure of document.querySelectorAll("figure[data-table]")) {
 
   const show = (event) => {
     const box = svg.getBoundingClientRect();
-    const x = ((event.clientX - box.left) * svg.viewBox.baseVal.width) / box.width;
-    const inside = x >= Number(figure.dataset.left) - 6 && x <= Number(figure.dataset.right) + 6;
+    const width = svg.viewBox.baseVal.width;
+    const x = ((event.clientX - box.left) * width) / box.width;
+    const inside = x >= 0 && x <= width;
     if (!inside || rows.length === 0) return hide();
     const row = rows[nearest(x)];
     const texts = Array.from(row.cells, (cell, column) =>

@@ -37,21 +37,31 @@ impl Table {
 
     /// Adds a row.
     pub(super) fn row<T: AsRef<str>>(&mut self, cells: impl IntoIterator<Item = T>) {
+        self.row_with_errors(cells, None);
+    }
+
+    /// Adds a row; the cell of this column is shown as an error.
+    pub(super) fn row_with_errors<T: AsRef<str>>(
+        &mut self,
+        cells: impl IntoIterator<Item = T>,
+        errors: Option<usize>,
+    ) {
         self.body.push_str("<tr>");
-        self.cells(cells);
+        self.cells(cells, errors);
     }
 
     /// Adds a row of a chart: `x` is its coordinate in the chart's own units, by which the script finds the row.
     pub(super) fn placed_row<T: AsRef<str>>(&mut self, x: f64, cells: impl IntoIterator<Item = T>) {
         let _ = write!(self.body, "<tr data-x=\"{x:.1}\">");
-        self.cells(cells);
+        self.cells(cells, None);
     }
 
-    fn cells<T: AsRef<str>>(&mut self, cells: impl IntoIterator<Item = T>) {
+    fn cells<T: AsRef<str>>(&mut self, cells: impl IntoIterator<Item = T>, errors: Option<usize>) {
         for (column, cell) in cells.into_iter().enumerate() {
             let cell = escaped(cell.as_ref());
             let _ = match column {
                 0 => write!(self.body, "<th scope=\"row\">{cell}</th>"),
+                _ if errors == Some(column) => write!(self.body, "<td class=\"bad\">{cell}</td>"),
                 _ => write!(self.body, "<td>{cell}</td>"),
             };
         }

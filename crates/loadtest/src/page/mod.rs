@@ -16,7 +16,7 @@ mod tests;
 
 use crate::figures::{COLUMNS, answered_per_second, causes, validity};
 use crate::quantity::{count, moment, nanoseconds, of_distribution, per_second, rating, share, span};
-use crate::recording::{Percentiles, Phase, Recording, RequestCounts, Validity};
+use crate::recording::{Percentiles, Recording, RequestCounts, Validity};
 use crate::versus::SideBySide;
 use base64::Engine as _;
 use distribution::Distribution;
@@ -31,8 +31,15 @@ const SCRIPT: &str = include_str!("hover.js");
 pub fn html(run: &Recording, comparison: Option<&SideBySide>) -> String {
     let target = escaped(&run.target);
     let mut out = head(&target);
-    out.push_str(&header(run));
-    out.push_str("<main>\n");
+    match comparison {
+        None => {
+            let _ = write!(out, "<header>\n<p class=\"soft\">Load test</p>\n<h1>{target}</h1>\n{}</header>\n<main>\n", summary(run));
+        }
+        Some(comparison) => {
+            let _ = write!(out, "{}<main>\n{}", compared::header(comparison), compared::html(comparison));
+            let _ = write!(out, "<section>\n<h2>{}</h2>\n{}</section>\n", comparison.detailed(), summary(run));
+        }
+    }
     section(
         &mut out,
         "Rate",
@@ -48,16 +55,16 @@ pub fn html(run: &Recording, comparison: Option<&SideBySide>) -> String {
     section(&mut out, "Distribution", DISTRIBUTION_LEAD, &distributions(run));
     section(&mut out, "Errors", "", &errors(run));
     if !run.phases.is_empty() {
-        section(&mut out, "Phases", "", &phases(&run.phases));
+        section(&mut out, "Phases", "", &phases(run));
     }
     out.push_str(&server::html(run));
-    if let Some(comparison) = comparison {
-        out.push_str(&compared::html(comparison));
-    }
     out.push_str("</main>\n");
     let _ = write!(out, "<footer>{}</footer>\n<script>{SCRIPT}</script>\n</body>\n</html>\n", footer(run));
     out
 }
+
+/// Column of the errors in the table of phases.
+const PHASE_ERRORS: usize = 4;
 
 const DISTRIBUTION_LEAD: &str = "Each further nine has the same room. Latency counts from the planned moment, service time from the moment \
      of sending; where they differ, requests waited for a free connection.";
@@ -79,26 +86,44 @@ fn section(out: &mut String, title: &str, lead: &str, content: &str) {
     let _ = write!(out, "<section>\n<h2>{title}</h2>\n{lead}{content}</section>\n");
 }
 
-fn header(run: &Recording) -> String {
-    let [target, load, verdict] = [&run.target, &run.load, &validity(run)].map(|text| escaped(text));
-    let (class, word, verdict) = match &run.validity {
-        Validity::Valid => ("valid", "Valid:", verdict.trim_start_matches("Valid: ")),
-        Validity::Invalid(_) => ("invalid", "Invalid:", verdict.trim_start_matches("INVALID: ")),
-    };
+/// The run in short: its load, its figures, its errors, and whether it is valid.
+fn summary(run: &Recording) -> String {
+    let load = escaped(&run.load);
     let (began, lasted) = (moment(run.started), span(run.seconds));
     format!(
-        "<header>\n<p class=\"soft\">Load test</p>\n<h1>{target}</h1>\n<p>{load}</p>\n\
-         <p class=\"soft\">began <time datetime=\"{began}\">{began}</time>, took {lasted}</p>\n{}\
-         <p class=\"verdict {class}\"><b>{word}</b> {verdict}</p>\n</header>\n",
-        tiles(run)
+        "<p>{load}</p>\n<p class=\"soft\">began <time datetime=\"{began}\">{began}</time>, took {lasted}</p>\n{}{}",
+        tiles(run),
+        verdicts(run)
     )
+}
+
+/// The errors, and whether the run is valid. Only a valid run without errors is green.
+fn verdicts(run: &Recording) -> String {
+    let (errors, verdict) = (run.outcome.errors(), escaped(&validity(run)));
+    let mut out = String::new();
+    if errors > 0 {
+        let _ = writeln!(out, "<p class=\"verdict invalid\"><b>Errors:</b> {}</p>", escaped(&errors_text(&run.outcome)));
+    }
+    let (class, word, verdict) = match &run.validity {
+        Validity::Invalid(_) => ("invalid", "Invalid:", verdict.trim_start_matches("INVALID: ")),
+        Validity::Valid if errors > 0 => ("plain", "Measured as planned:", verdict.trim_start_matches("Valid: ")),
+        Validity::Valid => ("valid", "Valid:", verdict.trim_start_matches("Valid: ")),
+    };
+    let _ = writeln!(out, "<p class=\"verdict {class}\"><b>{word}</b> {verdict}</p>");
+    out
+}
+
+fn errors_text(outcome: &RequestCounts) -> String {
+    let errors = outcome.errors();
+    let (number, planned, share) = (count(errors), count(outcome.planned), share(errors, outcome.planned));
+    format!("{number} of {planned} requests got no right answer within the timeout ({share}).")
 }
 
 /// The figures that most readers look for first.
 fn tiles(run: &Recording) -> String {
     let (outcome, latency) = (&run.outcome, Percentiles::of(&run.latencies.latency));
     let duration = |ns| of_distribution(ns, latency.max);
-    let tiles = [
+    let mut tiles = vec![
         ("requests", count(outcome.planned)),
         ("answers / s", per_second(answered_per_second(run)).trim_end_matches("/s").to_owned()),
         ("latency, p50", duration(latency.p50)),
@@ -106,11 +131,14 @@ fn tiles(run: &Recording) -> String {
         ("latency, p99.9", duration(latency.p999)),
         ("latency, max", duration(latency.max)),
         ("errors", share(outcome.errors(), outcome.planned)),
-        ("rating", rating(outcome.rating)),
     ];
+    if run.is_rated {
+        tiles.push(("rating", rating(outcome.rating)));
+    }
     let mut out = String::from("<dl class=\"tiles\">\n");
     for (name, value) in tiles {
-        let _ = writeln!(out, "<div><dt>{name}</dt><dd>{}</dd></div>", escaped(&value));
+        let class = if name == "errors" && outcome.errors() > 0 { " class=\"bad\"" } else { "" };
+        let _ = writeln!(out, "<div{class}><dt>{name}</dt><dd>{}</dd></div>", escaped(&value));
     }
     out.push_str("</dl>\n");
     out
@@ -140,13 +168,7 @@ fn errors(run: &Recording) -> String {
     let outcome = &run.outcome;
     let mut out = match outcome.errors() {
         0 => "<p>None: each request got a right answer within the timeout.</p>\n".to_owned(),
-        errors => {
-            let (errors, planned, share) = (count(errors), count(outcome.planned), share(errors, outcome.planned));
-            format!(
-                "<p>{errors} of {planned} requests got no right answer within the timeout ({share}).</p>\n{}",
-                over_time::errors(run)
-            )
-        }
+        _ => format!("<p class=\"bad\">{}</p>\n{}", escaped(&errors_text(outcome)), over_time::errors(run)),
     };
     out.push_str(&by_cause(outcome));
     out.push_str(&by_status(outcome, run.unchecked));
@@ -193,20 +215,22 @@ fn by_status(outcome: &RequestCounts, unchecked: u64) -> String {
     format!("<h3>Replies by status</h3>\n{}{unchecked}", table.html())
 }
 
-fn phases(phases: &[Phase]) -> String {
-    let columns = ["phase", "from", "to", "requests", "errors", "p50", "p90", "p99", "p99.9", "max", "rating"];
-    let mut table = Table::new(&columns);
-    for phase in phases {
+fn phases(run: &Recording) -> String {
+    let columns = ["phase", "from", "to", "requests", "errors", "p50", "p90", "p99", "p99.9", "max"];
+    let mut table = Table::new(&columns.into_iter().chain(run.is_rated.then_some("rating")).collect::<Vec<_>>());
+    for phase in &run.phases {
         let (outcome, latency) = (&phase.outcome, &phase.latency);
         let percentiles = [latency.p50, latency.p90, latency.p99, latency.p999, latency.max];
         let [p50, p90, p99, p999, max] = percentiles.map(|ns| of_distribution(ns, latency.max));
         let [from, to] = [phase.from, phase.to].map(over_time::clock);
-        let (requests, errors, rating) = (count(outcome.planned), count(outcome.errors()), rating(outcome.rating));
-        table.row([phase.name.clone(), from, to, requests, errors, p50, p90, p99, p999, max, rating]);
+        let (requests, errors) = (count(outcome.planned), count(outcome.errors()));
+        let rating = run.is_rated.then(|| rating(outcome.rating));
+        let cells = [phase.name.clone(), from, to, requests, errors, p50, p90, p99, p999, max];
+        table.row_with_errors(cells.into_iter().chain(rating), (outcome.errors() > 0).then_some(PHASE_ERRORS));
     }
     let note = "<p class=\"soft\">The rating is the sum of the latencies of right answers plus the timeout for each other request; lower is \
                 better.</p>\n";
-    table.html() + note
+    table.html() + if run.is_rated { note } else { "" }
 }
 
 fn footer(run: &Recording) -> String {

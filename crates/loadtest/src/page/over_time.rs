@@ -5,8 +5,8 @@ use super::scale::Scale;
 use crate::quantity::{NONE, count, nanoseconds, three_digits};
 use crate::recording::{Interval, Percentiles, Recording};
 
-/// Height of the charts, in units of their drawing.
-pub(super) const HEIGHT: f64 = 270.0;
+/// Height of the charts' drawings in pixels.
+pub(super) const HEIGHT: f64 = 200.0;
 /// Replaces a chart of latencies if there are none.
 pub(super) const NOTHING_MEASURED: &str = "<p class=\"soft\">No latency was measured.</p>\n";
 /// The name of the x axis.
@@ -78,9 +78,15 @@ fn chart<'a>(
         y_label: y.1,
         y_name: y.2,
         places: run.intervals.iter().map(|row| f64::from(row.at)).collect(),
+        row: row_seconds(run),
         series,
         phases: &run.phases,
     }
+}
+
+/// Length of a row of the run.
+pub(super) fn row_seconds(run: &Recording) -> f64 {
+    f64::from(run.interval_seconds.max(1))
 }
 
 /// Values of all rows.
@@ -90,8 +96,7 @@ fn rows(run: &Recording, value: impl Fn(&Interval) -> Option<f64>) -> Vec<Option
 
 /// Counts of a row, per second.
 fn each_second(run: &Recording, of: fn(&Interval) -> u64) -> Vec<Option<f64>> {
-    let seconds = f64::from(run.interval_seconds.max(1));
-    rows(run, |row| Some(of(row) as f64 / seconds))
+    rows(run, |row| Some(of(row) as f64 / row_seconds(run)))
 }
 
 fn most(series: &[Series]) -> f64 {

@@ -8,7 +8,7 @@ use crate::quantity::{bytes, three_digits};
 use crate::recording::{Recording, ServerSample};
 use std::collections::BTreeSet;
 
-const HEIGHT: f64 = 200.0;
+const HEIGHT: f64 = 130.0;
 /// Lines of a chart; further series of that kind are omitted, and the page says so.
 const LINES: [&str; 5] = ["s0", "s1", "s2", "s3", "s4"];
 
@@ -87,6 +87,7 @@ impl Group {
             y_label: self.tick,
             y_name: self.y_name,
             places: run.server.iter().map(|sample| sample.at).collect(),
+            row: 0.0,
             series,
             phases: &run.phases,
         };

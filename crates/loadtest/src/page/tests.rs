@@ -59,6 +59,32 @@ fn the_page_has_all_parts_and_needs_nothing_from_elsewhere() {
 }
 
 #[test]
+fn a_comparison_comes_first() {
+    let page = full_page();
+    let place = |part: &str| page.find(part).unwrap_or_else(|| panic!("{part} is missing"));
+    assert!(place("whether they differ was not tested") < place("<h2>A and B compared"));
+    assert!(place("<h2>A and B compared") < place("<h2>The run B") && place("<h2>The run B") < place("<h2>Rate"));
+}
+
+#[test]
+fn errors_are_coloured_and_not_below_a_green_verdict() {
+    let page = |shape| html(&sample_run::recording(shape), None);
+    let (calm, stall) = (page(Shape::Calm), page(Shape::Stall));
+    assert!(calm.contains("<p class=\"verdict valid\"><b>Valid:</b>") && !calm.contains("class=\"bad\""));
+    assert!(stall.contains("<p class=\"verdict invalid\"><b>Errors:</b>") && !stall.contains("verdict valid"));
+    assert!(stall.contains("<p class=\"verdict plain\"><b>Measured as planned:</b> the generator kept to its plan"));
+    // The tile, the section's sentence, and the cells of both phases that have errors.
+    assert_eq!(stall.matches("class=\"bad\"").count(), 4);
+}
+
+#[test]
+fn a_rating_is_shown_where_it_was_asked_for() {
+    let run = sample_run::recording(Shape::Calm);
+    assert!(!html(&run, None).contains("rating"));
+    assert!(html(&Recording { is_rated: true, ..run }, None).contains("<dt>rating</dt>"));
+}
+
+#[test]
 fn hostile_texts_stay_texts() {
     let run = hostile();
     let page = html(&run, Some(&SideBySide::of_runs(&run, &run)));
