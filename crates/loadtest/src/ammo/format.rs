@@ -1,9 +1,15 @@
 //! The formats of ammo, and their detection from an input's content.
 
 use super::error::{AmmoError, AmmoPlace};
-use super::{access_log, lines, phantom, request};
+use super::{access_log, lines, phantom, request, tank, vegeta};
+use serde::de::IgnoredAny;
+use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
+
+/// Lines of an input in which marks of a format are looked for.
+const LINES_MAX: usize = 1000;
 
 /// A format of ammo.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,11 +24,32 @@ pub enum Format {
     Har,
     /// The access log of a server, in the common or the combined format.
     AccessLog,
+    /// yandex-tank's list of paths with lines of header fields.
+    Uri,
+    /// yandex-tank's list of paths with bodies.
+    UriPost,
+    /// One line for each request: a JSON object with the keys of yandex-tank.
+    JsonLine,
+    /// vegeta's targets in its HTTP format.
+    Vegeta,
+    /// vegeta's targets in its JSON format.
+    VegetaJson,
 }
 
 impl Format {
     /// All formats, in the order of the documentation.
-    pub const ALL: [Format; 5] = [Format::Phantom, Format::Urls, Format::Ndjson, Format::Har, Format::AccessLog];
+    pub const ALL: [Format; 10] = [
+        Format::Phantom,
+        Format::Urls,
+        Format::Ndjson,
+        Format::Har,
+        Format::AccessLog,
+        Format::Uri,
+        Format::UriPost,
+        Format::JsonLine,
+        Format::Vegeta,
+        Format::VegetaJson,
+    ];
 
     /// The name on the command line.
     pub fn name(self) -> &'static str {
@@ -32,6 +59,11 @@ impl Format {
             Format::Ndjson => "ndjson",
             Format::Har => "har",
             Format::AccessLog => "access-log",
+            Format::Uri => "uri",
+            Format::UriPost => "uripost",
+            Format::JsonLine => "jsonline",
+            Format::Vegeta => "vegeta",
+            Format::VegetaJson => "vegeta-json",
         }
     }
 
@@ -48,7 +80,10 @@ impl Format {
         };
         let text = String::from_utf8_lossy(line);
         if text.starts_with('{') && !is_url_line(&text) {
-            return Ok(if is_har(beginning) { Format::Har } else { Format::Ndjson });
+            return Ok(if is_har(beginning) { Format::Har } else { json_format(line) });
+        }
+        if is_uripost(beginning) {
+            return Ok(Format::UriPost);
         }
         if phantom::parse_header(line).is_some() {
             return Ok(Format::Phantom);
@@ -56,8 +91,11 @@ impl Format {
         if access_log::request_line(&text).is_some() {
             return Ok(Format::AccessLog);
         }
+        if is_uri_list(beginning) {
+            return Ok(Format::Uri);
+        }
         if is_url_line(&text) {
-            return Ok(Format::Urls);
+            return Ok(if has_parts_of_targets(beginning) { Format::Vegeta } else { Format::Urls });
         }
         Err(AmmoError::input(
             name,
@@ -75,6 +113,62 @@ impl Format {
 fn is_har(beginning: &[u8]) -> bool {
     let rest = beginning.trim_ascii_start().strip_prefix(b"{").unwrap_or_default().trim_ascii_start();
     rest.strip_prefix(b"\"log\"").is_some_and(|rest| rest.trim_ascii_start().starts_with(b":"))
+}
+
+/// Which tool's JSON lines have such keys.
+fn json_format(line: &[u8]) -> Format {
+    let keys: BTreeMap<Cow<'_, str>, IgnoredAny> = serde_json::from_slice(line).unwrap_or_default();
+    match keys {
+        keys if keys.contains_key("path") => Format::Ndjson,
+        keys if keys.contains_key("uri") => Format::JsonLine,
+        keys if keys.contains_key("url") => Format::VegetaJson,
+        _ => Format::Ndjson,
+    }
+}
+
+/// Lines of the beginning, as far as a format is looked for.
+fn first_lines(beginning: &[u8]) -> impl Iterator<Item = &[u8]> {
+    beginning.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii).take(LINES_MAX)
+}
+
+/// A line of yandex-tank with a header field.
+fn is_bracketed(line: &[u8]) -> bool {
+    line.starts_with(b"[") && line.contains(&b':')
+}
+
+/// The first line without brackets is SIZE URI, and no raw request follows, which would make it a phantom file whose tag begins with
+/// a slash.
+fn is_uripost(beginning: &[u8]) -> bool {
+    let mut rest = beginning;
+    while let Some(end) = memchr::memchr(b'\n', rest) {
+        let line = rest[..end].trim_ascii();
+        rest = &rest[end + 1..];
+        if lines::is_entry(line) && !is_bracketed(line) {
+            return tank::parse_head(line).is_some() && request::method_and_target(rest).is_none();
+        }
+    }
+    false
+}
+
+/// Paths with lines of header fields or with tags; a list of paths alone is a list of URLs.
+fn is_uri_list(beginning: &[u8]) -> bool {
+    let mut has_mark = false;
+    for line in first_lines(beginning).filter(|line| lines::is_entry(line)) {
+        let mut words = line.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty());
+        let (is_path, tag, more) = (line.starts_with(b"/"), words.nth(1), words.next());
+        match is_bracketed(line) {
+            true => has_mark = true,
+            false if !is_path || more.is_some() => return false,
+            false => has_mark |= tag.is_some(),
+        }
+    }
+    has_mark
+}
+
+/// A header field or a body's file follows a line METHOD URL.
+fn has_parts_of_targets(beginning: &[u8]) -> bool {
+    let lines: Vec<&[u8]> = first_lines(beginning).filter(|line| !line.starts_with(b"#")).collect();
+    lines.windows(2).any(|pair| vegeta::is_request_line(pair[0]) && vegeta::is_part(pair[1]))
 }
 
 fn is_url_line(line: &str) -> bool {
@@ -134,12 +228,29 @@ mod finding {
     }
 
     #[test]
+    fn formats_of_other_tools_are_found_by_what_only_they_have() {
+        check("[Connection: close]\n[Host: a]\n/?drg tag1\n/\n", Format::Uri);
+        check("/a\n/b tag\n", Format::Uri);
+        check("/a\n[Cookie: b]\n/c\n", Format::Uri);
+        check("/a\n/b\n", Format::Urls);
+        check("[Host: a]\n\n5 /route/?a tag\nclass\n", Format::UriPost);
+        check("5 /route/\nclass\n", Format::UriPost);
+        check("18 /tag\nGET / HTTP/1.1\r\n\r\n", Format::Phantom);
+        check("{\"tag\": \"a\", \"host\": \"b\", \"method\": \"GET\", \"uri\": \"/\"}\n", Format::JsonLine);
+        check("{\"method\": \"GET\", \"url\": \"http://a/\"}\n{", Format::VegetaJson);
+        check("{\"path\": \"/\", \"body\": {\"url\": 1}}\n", Format::Ndjson);
+        check("GET http://a/b\nX-A: c\n\nPOST http://a/\n", Format::Vegeta);
+        check("# mine\nGET http://a/b\nPOST http://a/\n# of it\n@body.json\n", Format::Vegeta);
+        check("GET http://a/b\nPOST http://a/\n", Format::Urls);
+    }
+
+    #[test]
     fn what_has_no_format_is_an_error_that_names_them() {
         for text in ["", "\n# only a comment\n", "users/1", "get /a b c"] {
             assert!(Format::found("input", text.as_bytes()).is_err(), "{text}");
         }
         let said = Format::found("input", b"users/1").expect_err("none").to_string();
-        assert!(said.contains("phantom, urls, ndjson, har, access-log"), "{said}");
+        assert!(said.contains("phantom, urls, ndjson, har, access-log, uri, uripost, jsonline, vegeta"), "{said}");
     }
 
     #[test]

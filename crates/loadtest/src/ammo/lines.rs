@@ -32,13 +32,13 @@ impl<R: BufRead> Lines<R> {
         let read = (&mut self.reader).take(limit).read_until(b'\n', &mut self.line);
         self.number += 1;
         match read {
-            Err(error) => Err(self.input_error(format!("cannot be read: {error}"))),
+            Err(error) => Err(self.last_error(format!("cannot be read: {error}"))),
             Ok(0) => Ok(None),
             Ok(_) => {
                 let length = length_without_end(&self.line);
                 self.line.truncate(length);
                 if length > LINE_BYTES_MAX {
-                    return Err(self.input_error(format!("longer than {LINE_BYTES_MAX} bytes")));
+                    return Err(self.last_error(format!("longer than {LINE_BYTES_MAX} bytes")));
                 }
                 Ok(Some(&self.line))
             }
@@ -62,6 +62,23 @@ impl<R: BufRead> Lines<R> {
         Ok(Some(self.line.trim_ascii_start()))
     }
 
+    /// Replaces `bytes` by the next `length` bytes, which may have line ends.
+    pub(crate) fn read_bytes(&mut self, length: usize, bytes: &mut Vec<u8>) -> Result<(), AmmoError> {
+        bytes.clear();
+        let read = (&mut self.reader).take(length as u64).read_to_end(bytes);
+        read.map_err(|error| self.last_error(format!("cannot be read: {error}")))?;
+        if bytes.len() < length {
+            return Err(self.last_error(format!("{length} bytes announced, the file ends after {}", bytes.len())));
+        }
+        self.number += memchr::memchr_iter(b'\n', bytes).count() as u64;
+        Ok(())
+    }
+
+    /// The input's name in errors.
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
     /// Number of the line read last, from 1.
     pub(crate) fn number(&self) -> u64 {
         self.number
@@ -77,7 +94,8 @@ impl<R: BufRead> Lines<R> {
         AmmoError::record(&self.name, self.place(), reason)
     }
 
-    fn input_error(&self, reason: String) -> AmmoError {
+    /// An error in the line read last, after which nothing more can be read.
+    pub(crate) fn last_error(&self, reason: String) -> AmmoError {
         AmmoError::input(&self.name, self.place(), reason)
     }
 }

@@ -1,6 +1,6 @@
 //! Ammo: the requests of a run, read from a file or standard input.
 //!
-//! [`Ammo`] reads records of one of five formats ([`Format`]), one at a time, repeats and shuffles them, pairs each with its
+//! [`Ammo`] reads records of one of the formats of [`Format`], one at a time, repeats and shuffles them, pairs each with its
 //! expected answer, and is the [`RequestSource`](crate::source::RequestSource) of the engine. It holds one record, a small input
 //! or a window of bounded size ([`KEPT_BYTES_MAX`], [`SHUFFLE_BYTES_MAX`]), never a whole large input. A broken record is an
 //! error with its line or number; optionally it is skipped and counted.
@@ -9,7 +9,7 @@
 //!
 //! ```text
 //! input       bytes: a file again for each pass, standard input once
-//! records     one request for each record (phantom, urls, ndjson, har, access log); templates filled
+//! records     one request for each record (phantom, urls, ndjson and so on); templates filled
 //! pass        each request with its answer, by order; broken records
 //! ammo        passes one after another, shuffled in a window; tags and indexes for the engine
 //! ```
@@ -19,6 +19,7 @@ mod error;
 mod format;
 mod har;
 mod input;
+mod json_line;
 mod lines;
 mod ndjson;
 mod pass;
@@ -28,8 +29,10 @@ mod request;
 mod shuffle;
 mod supply;
 mod tag;
+mod tank;
 mod template;
 mod url_list;
+mod vegeta;
 
 pub use error::{AmmoError, AmmoPlace};
 pub use format::Format;

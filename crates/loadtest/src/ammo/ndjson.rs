@@ -76,12 +76,17 @@ fn headers(headers: Headers<'_>, values: &mut Values) -> Result<Vec<(String, Str
 
 /// The bytes of a body, and their type if they are JSON.
 fn body(body: Option<&RawValue>, values: &mut Values) -> Result<(Vec<u8>, Option<&'static str>), String> {
-    let Some(body) = body.map(RawValue::get) else { return Ok((Vec::new(), None)) };
-    let (text, body_type) = match body.starts_with('"') {
+    let (text, body_type) = raw_body(body)?;
+    Ok((values.fill(&text, OtherBraces::Text)?.into_bytes(), body_type))
+}
+
+/// The text of a body, and its type: a JSON string is its text, other JSON is as it is written.
+pub(crate) fn raw_body(body: Option<&RawValue>) -> Result<(Cow<'_, str>, Option<&'static str>), String> {
+    let Some(body) = body.map(RawValue::get) else { return Ok((Cow::Borrowed(""), None)) };
+    Ok(match body.starts_with('"') {
         true => (serde_json::from_str::<Cow<'_, str>>(body).map_err(|error| without_line(&error))?, None),
         false => (Cow::Borrowed(body), Some("application/json")),
-    };
-    Ok((values.fill(&text, OtherBraces::Text)?.into_bytes(), body_type))
+    })
 }
 
 /// The error's text without its position in the JSON text, which is a single line: the file's line is reported instead.

@@ -9,7 +9,7 @@ use std::borrow::Cow;
 use std::fmt;
 
 /// Largest number of header fields of a request: no client sends more, and servers refuse them.
-const HEADERS_MAX: usize = 128;
+pub(crate) const HEADERS_MAX: usize = 128;
 
 /// A request that is ready to send.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

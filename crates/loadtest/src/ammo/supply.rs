@@ -9,7 +9,7 @@ use super::request::Defaults;
 use super::shuffle::Window;
 use super::tag::Tags;
 use super::template::{Values, has_random_placeholder};
-use super::{Records, SkippedRecords, access_log, har, ndjson, phantom, url_list};
+use super::{Records, SkippedRecords, access_log, har, json_line, ndjson, phantom, tank, url_list, vegeta};
 use crate::answers::{AnswerLines, Comparison};
 use crate::source::{Described, RequestSource, SourceError};
 use std::io::BufRead;
@@ -217,6 +217,11 @@ impl Ammo {
             Format::Ndjson => Box::new(PerLine::new(name, reader, defaults, ndjson::make)),
             Format::Har => Box::new(har::Har::new(name, reader, defaults, Arc::clone(&self.counts))),
             Format::AccessLog => Box::new(PerLine::new(name, reader, defaults, access_log::make)),
+            Format::Uri => Box::new(tank::Uri::new(name, reader, defaults)),
+            Format::UriPost => Box::new(tank::UriPost::new(name, reader, defaults)),
+            Format::JsonLine => Box::new(PerLine::new(name, reader, defaults, json_line::make_tank)),
+            Format::Vegeta => Box::new(vegeta::Vegeta::new(name, reader, defaults)),
+            Format::VegetaJson => Box::new(PerLine::new(name, reader, defaults, json_line::make_vegeta)),
         }
     }
 
