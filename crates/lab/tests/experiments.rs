@@ -112,10 +112,15 @@ fn the_page_stands_alone_and_explains_each_model_that_ran() {
     {
         assert!(page.contains(text), "{text}");
     }
-    let (before, _) = page.split_once("this one came closest to the optimum").expect("one of the models");
-    let best = &report.best().expect("experiments").experiment.title;
-    let section = before.rsplit("<section>").next().expect("its section");
-    assert!(section.contains(best.as_str()) && !page.contains("It comes closest"), "{section}");
-    assert_eq!(page.matches("came closest").count(), 1);
+    // How fast the models are depends on the machine: one is the fastest, or several are tied.
+    let fastest = report.fastest();
+    let text =
+        if fastest.len() == 1 { "this one came closest to the optimum" } else { "as the closest to the optimum" };
+    let named: Vec<&str> = page.split("<section>").skip(1).filter(|section| section.contains(text)).collect();
+    assert_eq!(named.len(), fastest.len(), "{page}");
+    for one in fastest {
+        let title = one.experiment.title.as_str();
+        assert!(named.iter().any(|section| section.contains(title)), "{title}: {named:?}");
+    }
     assert!(!page.contains("NaN") && !page.contains("inf"), "every figure is a number");
 }

@@ -52,10 +52,7 @@ fn introduction(html: &mut String, report: &SeriesReport) {
          cores. A request computes, then perhaps waits or lets others go first, then computes again. The models differ in what happens \
          while a request waits."
     );
-    if let Some(best) = report.best() {
-        let above = best.above_optimum * 100.0;
-        let _ = write!(html, " The fastest was <b>{}</b>, {above:.1} % above the optimum.", name(best));
-    }
+    html.push_str(&fastest(report));
     if let Some(first) = report.experiments.first() {
         let _ = write!(html, " Every run came to the same control values: {}.", first.run.control);
     }
@@ -69,12 +66,30 @@ fn introduction(html: &mut String, report: &SeriesReport) {
     );
 }
 
+/// The fastest model, or those that are tied, as a sentence.
+fn fastest(report: &SeriesReport) -> String {
+    let tied = report.fastest();
+    let names: Vec<String> = tied.iter().map(|one| format!("<b>{}</b>", name(one))).collect();
+    let above = |one: &ExperimentReport| one.above_optimum * 100.0;
+    match (tied.as_slice(), names.split_last()) {
+        ([best], _) => format!(" The fastest was {}, {:.1} % above the optimum.", names[0], above(best)),
+        ([best, .., last], Some((name, names))) => format!(
+            " Tied within the noise: {} and {name}, {:.1} to {:.1} % above the optimum.",
+            names.join(", "),
+            above(best),
+            above(last)
+        ),
+        _ => String::new(),
+    }
+}
+
 fn figures(html: &mut String, report: &SeriesReport) {
     html.push_str("<h2>Figures</h2><div class=\"wide\"><table><thead><tr><th class=\"text\">model</th>");
     for (title, meaning) in COLUMNS {
         let _ = write!(html, "<th title=\"{meaning}\">{title}</th>");
     }
     html.push_str("</tr></thead><tbody>");
+    let tied = report.fastest();
     for one in &report.experiments {
         let run = &one.run;
         let cells = [
@@ -90,7 +105,9 @@ fn figures(html: &mut String, report: &SeriesReport) {
             format!("{} ms", milliseconds(run.latency.p50)),
             format!("{} ms", milliseconds(run.latency.p99)),
         ];
-        let _ = write!(html, "<tr><td class=\"text\">{}</td>", name(one));
+        let is_tied = tied.len() > 1 && tied.iter().any(|tied| std::ptr::eq(*tied, one));
+        let mark = if is_tied { " <b>tied</b>" } else { "" };
+        let _ = write!(html, "<tr><td class=\"text\">{}{mark}</td>", name(one));
         for cell in &cells {
             let _ = write!(html, "<td>{cell}</td>");
         }
@@ -115,7 +132,11 @@ fn section(html: &mut String, one: &ExperimentReport, report: &SeriesReport) {
     let name = name(one);
     let chart = timeline(&one.run.timeline, report.cores, &name);
     let (model, text) = (one.experiment.model, explain(one.experiment.model));
-    let is_best = report.best().is_some_and(|best| std::ptr::eq(best, one));
-    let closest = if is_best { " Of all models this one came closest to the optimum." } else { "" };
+    let fastest = report.fastest();
+    let closest = match (fastest.iter().any(|best| std::ptr::eq(*best, one)), fastest.len()) {
+        (true, 1) => " Of all models this one came closest to the optimum.".to_owned(),
+        (true, models) => format!(" It is tied with {} of the models as the closest to the optimum.", models - 1),
+        (false, _) => String::new(),
+    };
     let _ = write!(html, "<section><h3>{name} <code>{model}</code></h3><p>{text}{closest}</p>{chart}</section>");
 }
