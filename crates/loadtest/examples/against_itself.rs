@@ -9,6 +9,7 @@
 use loadtest::engine::{Load, LoadSettings, Stop, Watchers, run};
 use loadtest::profile::Profile;
 use loadtest::request::{Constant, RequestParts};
+use loadtest::statuses::StatusSet;
 use loadtest::target::TargetUrl;
 use loadtest::versus::{self, Turn};
 use loadtest::{Recording, Validity};
@@ -62,6 +63,7 @@ fn settings(target: &TargetUrl, profile: &str) -> Result<LoadSettings, String> {
         new_connections: false,
         timeout: TIMEOUT,
         threads: 1,
+        expected: StatusSet::default(),
     })
 }
 

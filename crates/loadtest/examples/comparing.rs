@@ -9,6 +9,7 @@ use loadtest::ammo::{Ammo, AmmoOptions, Defaults};
 use loadtest::answers::Comparison;
 use loadtest::engine::{Load, LoadSettings, Stop, Watchers, run};
 use loadtest::profile::Profile;
+use loadtest::statuses::StatusSet;
 use loadtest::target::TargetUrl;
 use loadtest::{Percentiles, Recording};
 use std::path::Path;
@@ -58,6 +59,7 @@ fn settings(url: &str, profile: &str) -> Result<LoadSettings, String> {
         new_connections: false,
         timeout: TIMEOUT,
         threads: 1,
+        expected: StatusSet::default(),
     })
 }
 

@@ -5,7 +5,7 @@
 //! null. [`Recording`] has a JSON form of its own, with the histograms; this is another one.
 
 use crate::figures::{answered_per_second, causes};
-use crate::recording::{Percentiles, Phase, Recording, RequestCounts, Validity};
+use crate::recording::{Percentiles, Phase, Recording, RequestCounts, TagResult, Validity};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -36,6 +36,7 @@ pub(crate) struct Summary<'a> {
     sent_bytes: u64,
     received_bytes: u64,
     phases: Vec<Part<'a>>,
+    tags: Vec<Tag<'a>>,
     rating: f64,
     valid: bool,
     invalid_because: Option<&'a str>,
@@ -64,6 +65,7 @@ impl Summary<'_> {
             sent_bytes: outcome.sent_bytes,
             received_bytes: outcome.received_bytes,
             phases: run.phases.iter().map(Part::of).collect(),
+            tags: run.tags.iter().map(Tag::of).collect(),
             rating: rounded(outcome.rating),
             valid: run.validity == Validity::Valid,
             invalid_because: match &run.validity {
@@ -102,6 +104,24 @@ impl Part<'_> {
             service_us: Microseconds::of(&phase.service),
             rating: rounded(outcome.rating),
         }
+    }
+}
+
+/// The requests of one tag.
+#[derive(Serialize)]
+struct Tag<'a> {
+    name: &'a str,
+    requests: u64,
+    answered: u64,
+    errors: u64,
+    latency_us: Option<Microseconds>,
+}
+
+impl Tag<'_> {
+    fn of(tag: &TagResult) -> Tag<'_> {
+        let TagResult { name, requests, answered, errors, latency } = tag;
+        let latency_us = Microseconds::of(latency);
+        Tag { name, requests: *requests, answered: *answered, errors: *errors, latency_us }
     }
 }
 
@@ -187,6 +207,15 @@ mod tests {
         let causes = object["errors_by_cause"].as_object().unwrap();
         assert_eq!(causes.values().map(|count| count.as_u64().unwrap()).sum::<u64>(), number("errors"));
         assert!(causes.contains_key("no connection: connection refused"), "{object}");
+    }
+
+    #[test]
+    fn results_by_tag_have_counts_and_latencies() {
+        let object = object(&sample_run::with_tags());
+        let tags = object["tags"].as_array().unwrap();
+        assert_eq!((&tags[0]["name"], &tags[0]["requests"], &tags[1]["errors"]), (&json!("GET /users/{int}"), &json!(900), &json!(7)));
+        assert_eq!(tags[0]["latency_us"]["p99"], json!(2000.0));
+        assert_eq!(tags[1]["latency_us"], Value::Null);
     }
 
     #[test]

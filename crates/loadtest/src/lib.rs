@@ -31,11 +31,12 @@ pub mod request;
 mod sample_run;
 mod significance;
 pub mod source;
+pub mod statuses;
 pub mod table;
 pub mod target;
 pub mod versus;
 
 pub use recording::{
     Failures, INTERVALS_MAX, Interval, LONGEST_NS, Latencies, Percentiles, Phase, Recording, RequestCounts,
-    ServerSample, Validity,
+    ServerSample, TagResult, Validity,
 };

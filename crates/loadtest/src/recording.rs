@@ -1,7 +1,7 @@
 //! The recording of a run: counts, histograms, a row for each second and for each phase. Its size is bounded, however long the
 //! run.
 
-use hdrhistogram::Histogram;
+use hdrhistogram::{Counter, Histogram};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -33,6 +33,9 @@ pub struct Recording {
     pub interval_seconds: u32,
     /// The parts of the profile, or of a contest; a single one if there are no parts.
     pub phases: Vec<Phase>,
+    /// Results by tag, most requests first; empty if requests have no tags.
+    #[serde(default)]
+    pub tags: Vec<TagResult>,
     /// The server's own metrics on the same time axis, if `--metrics` named an address.
     pub server: Vec<ServerSample>,
     /// Replies that were not compared with the answers file, because the queue of the comparing thread was full. They count by
@@ -149,7 +152,7 @@ pub struct Percentiles {
 
 impl Percentiles {
     /// Those of `histogram`, whose unit is the nanosecond.
-    pub fn of(histogram: &Histogram<u64>) -> Percentiles {
+    pub fn of<C: Counter>(histogram: &Histogram<C>) -> Percentiles {
         if histogram.is_empty() {
             return Percentiles::default();
         }
@@ -204,6 +207,21 @@ pub struct Phase {
     pub latency: Percentiles,
     /// Service times, from the moments of sending.
     pub service: Percentiles,
+}
+
+/// The requests of one tag.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct TagResult {
+    /// The tag: the ammo's, or method and shape of the path.
+    pub name: String,
+    /// Its requests.
+    pub requests: u64,
+    /// Complete replies, including late and wrong ones.
+    pub answered: u64,
+    /// Requests without a right answer within the timeout.
+    pub errors: u64,
+    /// Latencies, from the planned moments, accurate to 1 %.
+    pub latency: Percentiles,
 }
 
 /// The server's own metrics at one moment.

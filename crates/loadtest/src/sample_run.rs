@@ -4,7 +4,8 @@
 //! The same shape always gives the same recording.
 
 use crate::recording::{
-    Failures, Interval, LONGEST_NS, Latencies, Percentiles, Phase, Recording, RequestCounts, ServerSample, Validity,
+    Failures, Interval, LONGEST_NS, Latencies, Percentiles, Phase, Recording, RequestCounts, ServerSample, TagResult,
+    Validity,
 };
 use hdrhistogram::Histogram;
 use std::collections::{BTreeMap, VecDeque};
@@ -76,12 +77,26 @@ pub(crate) fn recording(shape: Shape) -> Recording {
         intervals: rows,
         interval_seconds: 1,
         phases: vec![part("line(10,400,40s)", 0.0, RISING), part("const(400,20s)", RISING, WHOLE)],
+        tags: Vec::new(),
         server: (0..WHOLE as u32).map(|second| server_sample(second, shape)).collect(),
         unchecked: 0,
         unasked: 0,
         validity: Validity::Valid,
         is_rated: false,
     }
+}
+
+/// A run of requests with two tags.
+pub(crate) fn with_tags() -> Recording {
+    let tag = |name: &str, requests, errors, max| TagResult {
+        name: name.into(),
+        requests,
+        answered: requests - errors,
+        errors,
+        latency: Percentiles { p50: max / 2, p99: max, max, ..Percentiles::default() },
+    };
+    let tags = vec![tag("GET /users/{int}", 900, 0, 2_000_000), tag("<b>\u{1b}POST", 100, 7, 0)];
+    Recording { tags, ..recording(Shape::Calm) }
 }
 
 /// A run whose connections were all refused.

@@ -7,6 +7,8 @@
 //!
 //! A request that is always the same needs no thread: its source returns it once, from [`RequestSource::constant`].
 
+use std::sync::{Arc, Mutex, PoisonError};
+
 /// Largest request in bytes, head and body.
 pub const REQUEST_BYTES_MAX: usize = 16 << 20;
 
@@ -17,7 +19,7 @@ pub struct Described {
     pub index: u64,
     /// The source's number for its kind, which is returned with the reply.
     pub tag: u32,
-    /// The expected status. 0: any from 200 to 399.
+    /// The expected status. 0: any of those that the run expects, usually 200 to 399.
     pub expected_status: u16,
     /// Whether the method is HEAD, so that the reply has no body whatever its head says (RFC 9112, 6.3).
     pub is_head: bool,
@@ -25,13 +27,23 @@ pub struct Described {
     pub closes: bool,
 }
 
-impl Described {
-    /// Whether a reply with this status is right, judging by the status alone.
-    pub fn expects(&self, status: u16) -> bool {
-        match self.expected_status {
-            0 => (200..400).contains(&status),
-            expected => status == expected,
-        }
+/// Name of the tags beyond the bound of a source.
+const FURTHER_TAGS: &str = "(further tags)";
+
+/// The names of a source's tags, by number. The source adds them while it makes requests; others read them.
+#[derive(Debug, Default)]
+pub struct TagNames(Mutex<Vec<String>>);
+
+impl TagNames {
+    /// Adds the name of the next number.
+    pub fn push(&self, name: &str) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(name.to_owned());
+    }
+
+    /// The name of a number. A number without one stands for all tags beyond the bound.
+    pub fn name(&self, number: u32) -> String {
+        let names = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        names.get(number as usize).map_or_else(|| FURTHER_TAGS.to_owned(), Clone::clone)
     }
 }
 
@@ -56,6 +68,11 @@ pub trait RequestSource: Send {
 
     /// The single request that this source repeats endlessly. The engine then calls no other method.
     fn constant(&self) -> Option<(Vec<u8>, Described)> {
+        None
+    }
+
+    /// The names of [`Described::tag`]. `None`: its requests have no tags, so there are no results by tag.
+    fn tags(&self) -> Option<Arc<TagNames>> {
         None
     }
 }
@@ -92,7 +109,7 @@ pub enum ReplyVerdict {
     Right,
     /// Another status or body than expected.
     Wrong,
-    /// The observer knows nothing about this request: its status alone decides, by [`Described::expects`].
+    /// The observer knows nothing about this request: its status alone decides.
     Unknown,
 }
 

@@ -8,10 +8,13 @@ use crate::figures::{COLUMNS, Column, answered_per_second, causes, validity};
 use crate::grid::Grid;
 use crate::printable::{cut, printable};
 use crate::quantity::{bytes, count, moment, of_distribution, per_second, rating, share, three_digits};
-use crate::recording::{Percentiles, Recording, RequestCounts};
+use crate::recording::{Percentiles, Recording, RequestCounts, TagResult};
 
-/// Largest number of listed causes, statuses and phases; the rest is counted.
+/// Largest number of listed causes, statuses, phases and tags; the rest is counted.
 const ROWS_MAX: usize = 24;
+
+/// Longest shown tag, in characters.
+const TAG_WIDTH_MAX: usize = 40;
 
 /// The percentiles for a short line: what most readers look for first.
 const FEWER: [usize; 6] = [0, 1, 3, 5, 6, 8];
@@ -34,6 +37,10 @@ pub fn text(run: &Recording, width: usize) -> String {
     if run.phases.len() > 1 {
         out.push('\n');
         fitting(width, |columns| phases(run, columns)).append(&mut out);
+    }
+    if run.tags.len() > 1 {
+        out.push('\n');
+        fitting(width, |columns| tags(&run.tags, columns)).append(&mut out);
     }
     out.push('\n');
     out.push_str(&validity(run));
@@ -107,6 +114,22 @@ fn phases(run: &Recording, columns: &[usize]) -> Grid {
     grid
 }
 
+fn tags(tags: &[TagResult], columns: &[usize]) -> Grid {
+    let mut grid = Grid::default();
+    let columns: Vec<Column> =
+        columns.iter().map(|column| COLUMNS[*column]).filter(|(name, _)| *name != "mean").collect();
+    grid.row(["tag", "requests", "errors"].into_iter().chain(columns.iter().map(|(name, _)| *name)));
+    for tag in tags.iter().take(ROWS_MAX) {
+        let values = columns.iter().map(|(_, value)| of_distribution(value(&tag.latency), tag.latency.max));
+        let name = cut(&printable(&tag.name), TAG_WIDTH_MAX).into_owned();
+        grid.row([name, count(tag.requests), count(tag.errors)].into_iter().chain(values));
+    }
+    if tags.len() > ROWS_MAX {
+        grid.row([format!("and {} more", tags.len() - ROWS_MAX)]);
+    }
+    grid
+}
+
 fn append_causes(outcome: &RequestCounts, out: &mut String) {
     let causes = causes(outcome);
     let rows = causes.iter().map(|cause| (printable(&cause.name).into_owned(), cause.requests));
@@ -171,6 +194,16 @@ mod tests {
     fn nobody_gets_a_rating_who_did_not_ask_for_it() {
         let text = text(&sample_run::recording(Shape::Stall), 120);
         assert!(!text.contains("rating"), "{text}");
+    }
+
+    #[test]
+    fn tags_have_a_row_each_with_requests_errors_and_latencies() {
+        let text = text(&sample_run::with_tags(), 120);
+        let row = |name: &str| text.lines().find(|line| line.contains(name)).unwrap().split_whitespace().collect::<Vec<_>>();
+        assert_eq!(row("GET /users/{int}")[2..4], ["900", "0"]);
+        assert!(row("GET /users/{int}").ends_with(&["2.00", "ms"]), "{text}");
+        assert_eq!(row("POST")[1..4], ["100", "7", "—"]);
+        assert!(!text.contains('\u{1b}'), "{text:?}");
     }
 
     #[test]

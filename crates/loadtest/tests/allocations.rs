@@ -4,6 +4,7 @@
 use loadtest::engine::{Load, LoadSettings, Stop, Watchers, run};
 use loadtest::profile::Profile;
 use loadtest::source::{Described, RequestSource, SourceError};
+use loadtest::statuses::StatusSet;
 use reactor::{Accept, ConnectionId, Io, Loop, Protocol, Reactor};
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::net::SocketAddr;
@@ -110,6 +111,7 @@ fn requests_allocate_nothing_and_memory_stays() {
         new_connections: false,
         timeout: Duration::from_secs(10),
         threads: 1,
+        expected: StatusSet::default(),
     };
     check(&closed);
     let profile = Arc::new(Profile::parse("const(8000,2s)").unwrap());

@@ -58,6 +58,35 @@ fn a_list_of_urls_is_read_by_lines() {
     assert!(requests[1].0.contains("\r\nHost: travels.com\r\n"));
 }
 
+#[track_caller]
+fn check_found(name: &str, format: Format, lines: &[&str], parts: &[&str]) {
+    let ammo = Ammo::open(&file(name), once()).expect("open");
+    assert_eq!(ammo.format(), format, "{name}");
+    let requests = all(ammo).expect("good");
+    assert_eq!(request_lines(&requests), lines);
+    for ((bytes, _), part) in requests.iter().zip(parts) {
+        assert!(bytes.contains(part), "{part}: {bytes}");
+    }
+}
+
+#[test]
+fn lists_of_yandex_tank_are_read_in_its_three_forms() {
+    let uri = ["GET /?drg HTTP/1.1", "GET /buy HTTP/1.1", "GET /buy/?rt=0 HTTP/1.1"];
+    check_found("tank.uri", Format::Uri, &uri, &["Connection: close\r\n", "target.example.com", "Cookie: test\r\n"]);
+    let posts = ["POST /route/?a=1 HTTP/1.1", "POST /route/ HTTP/1.1"];
+    check_found("tank.uripost", Format::UriPost, &posts, &["User-Agent: Tank", "Content-Length: 7\r\n\r\nuripost"]);
+    let json = ["GET /api/url1 HTTP/1.1", "POST /api/url2 HTTP/1.1"];
+    check_found("tank.jsonl", Format::JsonLine, &json, &["Host: example.com", "\r\n\r\n{\"data\": \"some_data\"}"]);
+}
+
+#[test]
+fn targets_of_vegeta_are_read_in_both_forms() {
+    let http = ["GET /path/to/dragon?item=ball HTTP/1.1", "DELETE /path/to/remove HTTP/1.1"];
+    check_found("vegeta.http", Format::Vegeta, &http, &["X-Account-ID: 8675309", "Host: goku:9090"]);
+    let json = ["POST /1 HTTP/1.1", "GET /2 HTTP/1.1"];
+    check_found("vegeta.jsonl", Format::VegetaJson, &json, &["Content-Type: text/plain\r\nContent-Length: 3\r\n\r\nFOO", ""]);
+}
+
 #[test]
 fn templates_are_filled_with_values_that_a_seed_decides() {
     let requests = |seed| {

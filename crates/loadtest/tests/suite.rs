@@ -11,6 +11,7 @@ mod mutation;
 mod ammo_files;
 mod ammo_mutations;
 mod answers_in_a_run;
+mod by_tag_and_log;
 mod closed_model;
 mod command;
 mod failures;

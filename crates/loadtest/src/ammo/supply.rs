@@ -11,7 +11,7 @@ use super::tag::Tags;
 use super::template::{Values, has_random_placeholder};
 use super::{Records, SkippedRecords, access_log, har, json_line, ndjson, phantom, tank, url_list, vegeta};
 use crate::answers::{AnswerLines, Comparison};
-use crate::source::{Described, RequestSource, SourceError};
+use crate::source::{Described, RequestSource, SourceError, TagNames};
 use std::io::BufRead;
 use std::num::NonZeroU64;
 use std::path::Path;
@@ -334,6 +334,10 @@ impl RequestSource for Ammo {
 
     fn constant(&self) -> Option<(Vec<u8>, Described)> {
         self.constant.clone()
+    }
+
+    fn tags(&self) -> Option<Arc<TagNames>> {
+        self.constant.is_none().then(|| self.tags.names())
     }
 }
 

@@ -3,20 +3,23 @@
 //! The shape of a path is the path with value segments replaced: numbers by `{int}`, UUIDs by `{uuid}`, long hexadecimal
 //! text by `{hex}`. So `/users/1/visits?x=2` and `/users/2/visits` have one tag, `GET /users/{int}/visits`.
 
+use crate::source::TagNames;
 use std::collections::HashMap;
+use std::sync::Arc;
 
 /// Longest tag in bytes; a longer one is truncated.
 pub const TAG_BYTES_MAX: usize = 120;
 /// Hexadecimal text of at least this length counts as a value: an object id has 24 digits, a short word of a..f has fewer.
 const HEX_DIGITS_MIN: usize = 16;
 
-/// Largest number of different tags in a run; requests with further ones are counted together.
-pub const TAGS_MAX: usize = 1000;
+/// Largest number of different tags in a run; requests with further ones are counted together. Each has a histogram for each loop.
+pub const TAGS_MAX: usize = 200;
 
 /// The tags of a run, numbered in the order of their first use.
 #[derive(Debug, Default)]
 pub struct Tags {
     numbers: HashMap<String, u32>,
+    names: Arc<TagNames>,
 }
 
 impl Tags {
@@ -28,8 +31,14 @@ impl Tags {
         let number = self.numbers.len().min(TAGS_MAX) as u32;
         if self.numbers.len() < TAGS_MAX {
             self.numbers.insert(tag.to_owned(), number);
+            self.names.push(tag);
         }
         number
+    }
+
+    /// The names by number, which grow while numbers are given.
+    pub fn names(&self) -> Arc<TagNames> {
+        Arc::clone(&self.names)
     }
 }
 

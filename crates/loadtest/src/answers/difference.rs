@@ -78,7 +78,7 @@ impl fmt::Display for AnswerDifferences {
 }
 
 /// Bytes for a terminal: one line, without control characters, with a mark if they were cut.
-struct Shown<'a>(&'a [u8]);
+pub(crate) struct Shown<'a>(pub(crate) &'a [u8]);
 
 impl fmt::Display for Shown<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

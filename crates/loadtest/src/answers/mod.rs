@@ -4,12 +4,14 @@
 //! expected answers wait in a [`Comparison`] under the request's index. The engine's comparing thread asks the comparison's
 //! [`Comparer`] for a verdict on each reply. None of this runs on a thread that sends.
 
+mod body;
 mod compare;
 mod comparison;
 mod difference;
 mod expected;
 mod reader;
 
+pub use body::{BodyCheck, BodyExpectation, UnexpectedBodies};
 pub use comparison::{Comparer, Comparison, PENDING_BYTES_MAX};
 pub use difference::{AnswerDifferences, DIFFERENCES_KEPT_MAX, Difference, SHOWN_BYTES_MAX};
 pub use expected::Expected;

@@ -14,10 +14,11 @@ const SEED: u64 = 1;
 /// Requests from a file.
 #[derive(Clone, Debug, Default, Args)]
 pub struct AmmoArguments {
-    /// Requests from a file, or - for standard input: phantom, URLs, NDJSON, HAR, access log
+    /// Requests from a file, or - for standard input: phantom, URLs, NDJSON, HAR, access log, lists of yandex-tank, targets of vegeta
     #[arg(long, value_name = "FILE", conflicts_with_all = ["method", "body"])]
     pub ammo: Option<PathBuf>,
-    /// The format of the ammo, instead of the one detected from its content: phantom, urls, ndjson, har, access-log
+    /// The format of the ammo, instead of the one detected from its content: phantom, urls, ndjson, har, access-log, uri, uripost,
+    /// jsonline, vegeta, vegeta-json
     #[arg(long, value_name = "FORMAT", requires = "ammo")]
     pub ammo_format: Option<Format>,
     /// How often the ammo is read (default: as often as the run needs)

@@ -1,6 +1,7 @@
 //! The arguments of `sapsan loadtest`.
 
 use super::ammo::AmmoArguments;
+use super::expect::ExpectArguments;
 use super::results::ResultArguments;
 use crate::cup::CupArguments;
 use crate::duration;
@@ -55,6 +56,9 @@ pub struct LoadArguments {
     /// Requests from a file instead.
     #[command(flatten)]
     pub ammo: AmmoArguments,
+    /// Which replies are right.
+    #[command(flatten)]
+    pub expect: ExpectArguments,
     /// Trusted certificates for the server, in PEM, instead of the system's
     #[arg(long, value_name = "FILE")]
     pub tls_ca: Option<PathBuf>,

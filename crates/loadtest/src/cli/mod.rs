@@ -5,17 +5,19 @@
 mod ammo;
 mod arguments;
 mod contradictions;
+mod expect;
 mod results;
 #[cfg(test)]
 mod tests;
 
 pub use ammo::AmmoArguments;
 pub use arguments::{LoadArguments, LoadtestCommand};
+pub use expect::ExpectArguments;
 pub use results::ResultArguments;
 
 use crate::ammo::Defaults;
 use crate::cup;
-use crate::engine::{self, Finished, Load, LoadSettings, Stop, Watchers, room};
+use crate::engine::{self, Finished, Load, LoadSettings, RequestLog, Stop, Watchers, room};
 use crate::live;
 use crate::output::Outputs;
 use crate::profile::Profile;
@@ -48,7 +50,7 @@ const DURATION: Duration = Duration::from_secs(10);
 /// Files in which systems keep their trusted certificates.
 const SYSTEM_ROOTS: [&str; 3] =
     ["/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/cert.pem"];
-/// Largest file of `--body @FILE`, in bytes.
+/// Largest file of `--body @FILE` and `--expect-body @FILE`, in bytes.
 const BODY_BYTES_MAX: u64 = 8 << 20;
 
 /// Runs the command. Must be called before any other thread starts, since a signal would end the process through those. The error
@@ -80,7 +82,8 @@ fn run_load(arguments: &LoadArguments, stop: &Stop) -> Result<(), String> {
         let finished = run_once(arguments, url, stop)?;
         let comparison = before.map(|before| SideBySide::of_runs(&before, &finished.recording));
         deliver(&outputs, &finished.recording, comparison.as_ref())?;
-        return finished.failure.map_or(Ok(()), |failure| Err(failure.to_string()));
+        let incomplete = finished.log_failure.map(|reason| format!("--log: the file is incomplete: {reason}"));
+        return finished.failure.map(|failure| failure.to_string()).or(incomplete).map_or(Ok(()), Err);
     };
     for url in [url, other] {
         check_server(arguments, url)?;
@@ -129,10 +132,16 @@ fn run_once(arguments: &LoadArguments, url: &str, stop: &Stop) -> Result<Finishe
         Some(opened) => (Box::new(opened.ammo), opened.comparison, Some(opened.counts)),
         None => (source(arguments, &target)?, None, None),
     };
-    let observer = comparison.as_ref().map(|comparison| Box::new(comparison.comparer()) as Box<dyn Observer>);
+    let bodies = arguments.expect.body_check()?;
+    let observer = match (&comparison, &bodies) {
+        (Some(comparison), _) => Some(Box::new(comparison.comparer()) as Box<dyn Observer>),
+        (None, Some(bodies)) => Some(Box::new(bodies.clone()) as Box<dyn Observer>),
+        (None, None) => None,
+    };
+    let log = arguments.results.log.as_deref().map(create_log).transpose()?;
     let sampler = arguments.results.sampler()?;
     let (progress, screen) = arguments.results.screen(&settings);
-    let finished = engine::run(&settings, source, Watchers { observer, progress }, stop);
+    let finished = engine::run(&settings, source, Watchers { observer, progress, log }, stop);
     screen.finish();
     let mut finished = finished.map_err(|error| format!("the load ended: {error}"))?;
     finished.recording.is_rated = arguments.results.asks_for_rating();
@@ -142,7 +151,16 @@ fn run_once(arguments: &LoadArguments, url: &str, stop: &Stop) -> Result<Finishe
     }
     let notices = counts.map(|counts| ammo::notices(&counts, comparison.as_deref()));
     notices.iter().flatten().for_each(|text| notice(text));
+    let unexpected = bodies.map(|bodies| bodies.found()).filter(|found| found.count + found.unchecked > 0);
+    unexpected.iter().for_each(|found| notice(&found.to_string()));
+    if finished.unlogged > 0 {
+        notice(&format!("{} requests are not in the log: writing was slower than the load", finished.unlogged));
+    }
     Ok(finished)
+}
+
+fn create_log(path: &Path) -> Result<RequestLog, String> {
+    RequestLog::create(path).map_err(|error| format!("--log: cannot write {}: {error}", path.display()))
 }
 
 /// Writes the outputs that the user requested. A failed condition is the command's error.
@@ -191,6 +209,7 @@ fn settings(arguments: &LoadArguments, target: &TargetUrl) -> Result<LoadSetting
         new_connections: arguments.new_connections,
         timeout: arguments.timeout,
         threads,
+        expected: arguments.expect.expect_status.unwrap_or_default(),
     })
 }
 
@@ -245,26 +264,26 @@ fn headers(arguments: &LoadArguments) -> Vec<(String, String)> {
 /// The single request that the arguments describe.
 fn source(arguments: &LoadArguments, target: &TargetUrl) -> Result<Box<dyn RequestSource>, String> {
     let headers = headers(arguments);
-    let body = arguments.body.as_deref().map(body).transpose()?;
+    let body = arguments.body.as_deref().map(|text| text_or_file("--body", text)).transpose()?;
     let method = arguments.method.as_deref().unwrap_or(if body.is_some() { "POST" } else { "GET" });
     let (path, authority) = (target.path.as_str(), target.authority.as_str());
     let parts = RequestParts { method, path, authority, headers: &headers, body: body.as_deref() };
     Ok(Box::new(Constant::new(&parts).map_err(|error| error.to_string())?))
 }
 
-/// The text itself, or the content of a file for `@FILE`.
-fn body(text: &str) -> Result<Vec<u8>, String> {
+/// The text itself, or the content of a file for `@FILE`; `option` is named in errors.
+fn text_or_file(option: &str, text: &str) -> Result<Vec<u8>, String> {
     let Some(file) = text.strip_prefix('@').map(Path::new) else { return Ok(text.as_bytes().to_vec()) };
-    let read_error = |error: std::io::Error| format!("--body: cannot read {}: {error}", file.display());
+    let read_error = |error: std::io::Error| format!("{option}: cannot read {}: {error}", file.display());
     // Before it is opened: opening a pipe waits for a writer.
     if !std::fs::metadata(file).map_err(read_error)?.is_file() {
-        return Err(format!("--body: {} is not a regular file", file.display()));
+        return Err(format!("{option}: {} is not a regular file", file.display()));
     }
     let mut bytes = Vec::new();
     let opened = File::open(file).map_err(read_error)?;
     opened.take(BODY_BYTES_MAX + 1).read_to_end(&mut bytes).map_err(read_error)?;
     if bytes.len() as u64 > BODY_BYTES_MAX {
-        return Err(format!("--body: {} is larger than {} MB", file.display(), BODY_BYTES_MAX >> 20));
+        return Err(format!("{option}: {} is larger than {} MB", file.display(), BODY_BYTES_MAX >> 20));
     }
     Ok(bytes)
 }

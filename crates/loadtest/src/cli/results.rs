@@ -31,6 +31,9 @@ pub struct ResultArguments {
     /// Keep the run, for --compare of a later one
     #[arg(long, value_name = "FILE")]
     pub record: Option<PathBuf>,
+    /// Write each request as a line when it ends: NDJSON, or CSV if the name ends in .csv
+    #[arg(long, value_name = "FILE", conflicts_with = "vs")]
+    pub log: Option<PathBuf>,
     /// Compare with a run that --record has kept
     #[arg(long, value_name = "FILE", conflicts_with = "vs")]
     pub compare: Option<PathBuf>,

@@ -32,7 +32,21 @@ fn wrong_arguments_are_told_with_what_is_allowed() {
     check_refused(&["http://a/", "--seed", "7"], "--ammo");
     check_refused(&["http://a/", "--header", "content-length: 5"], "made of the body");
     check_refused(&["http://a/", "--ammo", "x", "--loops", "0"], "1 or more");
+    check_refused(&["http://a/", "--expect-status", "20"], "write 200, 2xx or 200-299");
+    check_refused(&["http://a/", "--ammo", "x", "--answers", "y", "--expect-body", "z"], "--expect-body");
+    check_refused(&["http://a/", "--vs", "http://b/", "--log", "x"], "--log");
     check_refused(&[], "URL");
+}
+
+#[test]
+fn expected_statuses_and_bodies_are_those_of_the_arguments() {
+    let given = arguments(&["http://a/", "--expect-status", "404", "--expect-body-part", "a", "--expect-body-part", "b"]);
+    let given = given.unwrap();
+    let statuses = given.expect.expect_status.unwrap();
+    assert!(statuses.contains(404) && !statuses.contains(200) && given.expect.body_check().unwrap().is_some());
+    assert!(arguments(&["http://a/"]).unwrap().expect.body_check().unwrap().is_none());
+    let missing = arguments(&["http://a/", "--expect-body", "@no/such.file"]).unwrap().expect.body_check().unwrap_err();
+    assert!(missing.starts_with("--expect-body: cannot read no/such.file"), "{missing}");
 }
 
 #[test]
@@ -40,6 +54,7 @@ fn a_body_is_a_regular_file_of_a_bounded_size() {
     let file = tempfile::NamedTempFile::new().unwrap();
     let at = format!("@{}", file.path().display());
     std::fs::write(file.path(), "text").unwrap();
+    let body = |text: &str| text_or_file("--body", text);
     assert_eq!((body(&at), body("text")), (Ok(b"text".to_vec()), Ok(b"text".to_vec())));
     file.as_file().set_len(BODY_BYTES_MAX + 1).unwrap();
     assert!(body(&at).unwrap_err().contains("is larger than 8 MB"));
@@ -137,7 +152,7 @@ fn a_request_for_its_own_connection_asks_the_server_to_close() {
 #[test]
 fn arguments_of_ammo_want_ammo_and_a_known_format() {
     check_refused(&["http://a/", "--answers", "x"], "--ammo");
-    check_refused(&["http://a/", "--ammo", "x", "--ammo-format", "csv"], "phantom, urls, ndjson, har, access-log");
+    check_refused(&["http://a/", "--ammo", "x", "--ammo-format", "csv"], "phantom, urls, ndjson, har, access-log, uri, uripost, jsonline");
     check_refused(&["http://a/", "--ammo", "x", "--body", "y"], "--body");
     let read =
         arguments(&["http://a/", "--ammo", "x", "--ammo-format", "har", "--loops", "3", "--shuffle", "7"]).unwrap();

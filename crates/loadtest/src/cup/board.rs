@@ -205,6 +205,7 @@ mod showing {
             intervals: Vec::new(),
             interval_seconds: 1,
             phases: Vec::new(),
+            tags: Vec::new(),
             server: Vec::new(),
             unchecked: 0,
             unasked: 0,

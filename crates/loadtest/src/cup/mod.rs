@@ -25,6 +25,7 @@ use crate::engine::{self, Load, LoadSettings, Stop, Watchers, room};
 use crate::output;
 use crate::profile::Profile;
 use crate::rating::CONTEST_TIMEOUT;
+use crate::statuses::StatusSet;
 use phase_source::{PhaseSource, Shot, Shots};
 pub use service::Unfinished;
 use service::{Server, Service};
@@ -202,6 +203,7 @@ fn settings(profile: Profile, threads: u16, address: SocketAddr) -> Result<LoadS
         new_connections: false,
         timeout: CONTEST_TIMEOUT,
         threads,
+        expected: StatusSet::default(),
     })
 }
 

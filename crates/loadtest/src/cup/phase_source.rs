@@ -5,7 +5,7 @@
 
 use crate::ammo::{PreparedRequest, Tags};
 use crate::answers::{Comparison, Expected};
-use crate::source::{Described, RequestSource, SourceError};
+use crate::source::{Described, RequestSource, SourceError, TagNames};
 use std::sync::Arc;
 
 /// A request and its expected answer.
@@ -56,5 +56,8 @@ impl RequestSource for PhaseSource {
         };
         self.comparison.expect(index, &request.bytes, std::mem::take(expected));
         Ok(Some(described))
+    }
+    fn tags(&self) -> Option<Arc<TagNames>> {
+        Some(self.tags.names())
     }
 }

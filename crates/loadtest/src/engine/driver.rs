@@ -219,12 +219,13 @@ impl Driver {
         let sending_error = std::mem::replace(&mut ledger.sending_error, histogram());
         let last_reply_ns = ledger.last_reply_ns();
         let (seconds, saturated_seconds) = self.saturation.seconds();
-        let unchecked = generator.observing.take().map_or(0, |mut observing| {
+        let by_tag = ledger.by_tag.take();
+        let (unchecked, unlogged) = generator.observing.take().map_or((0, 0), |mut observing| {
             observing.flush();
-            observing.unchecked
+            (observing.unchecked, observing.unlogged)
         });
         let unasked = generator.unasked;
-        let done = Done { sending_error, last_reply_ns, seconds, saturated_seconds, unchecked, unasked };
+        let done = Done { sending_error, last_reply_ns, seconds, saturated_seconds, unchecked, unlogged, by_tag, unasked };
         // The collector takes reports until each loop is done, so a full queue soon has room.
         generator.ledger.report_done(Report::Done { loop_index: self.loop_index, done: Box::new(done) });
         self.stage = Stage::Done;

@@ -23,6 +23,7 @@ use super::observing::{Ended, Gathered, Observing};
 use super::plan::Plan;
 use crate::reply::ReceivedReply;
 use crate::source::Described;
+use crate::statuses::StatusSet;
 use reactor::{ConnectionId, Loop};
 use std::collections::VecDeque;
 
@@ -46,6 +47,8 @@ pub(super) struct Terms {
     pub(super) connections_max: usize,
     /// Number of connections that are made before the start.
     pub(super) connections_at_start: usize,
+    /// Expected statuses of requests that name none.
+    pub(super) expected: StatusSet,
 }
 
 /// The schedule of requests.
@@ -176,8 +179,9 @@ impl Generator {
         self.is_starving
     }
 
+    /// Whether bodies are gathered for an observer.
     pub(super) fn observes(&self) -> bool {
-        self.observing.is_some()
+        self.observing.as_ref().is_some_and(|observing| observing.has_observer)
     }
 
     /// The moment at which the next request is due.
@@ -483,16 +487,31 @@ impl Generator {
             connection.phase = Phase::Ending;
         }
         let latency_ns = now_ns.saturating_sub(request.planned_ns);
-        let judged = match (latency_ns > self.terms.timeout_ns, request.described.expects(reply.status)) {
+        let is_expected = match request.described.expected_status {
+            0 => self.terms.expected.contains(reply.status),
+            expected => reply.status == expected,
+        };
+        let judged = match (latency_ns > self.terms.timeout_ns, is_expected) {
             (true, _) => Judged::Late,
             (false, true) => Judged::Right,
             (false, false) => Judged::Wrong,
         };
         let service_ns = now_ns.saturating_sub(request.sent_ns);
-        let answered = Answered { latency_ns, service_ns, status: reply.status, received_bytes, judged };
+        let tag = request.described.tag;
+        let answered = Answered { latency_ns, service_ns, status: reply.status, received_bytes, judged, tag };
         self.ledger.answered(request.slice, answered, now_ns);
-        if self.observing.is_some() {
-            self.observe(&request, latency_ns, Some((reply.status, judged)), body);
+        if let Some(observing) = &mut self.observing {
+            let ended = Ended {
+                described: Some(request.described),
+                place: self.ledger.place(request.slice),
+                planned_ns: self.ledger.since_start(request.planned_ns),
+                latency_ns,
+                service_ns,
+                received_bytes,
+                reply: Some((reply.status, judged)),
+                cause: "",
+            };
+            observing.note(ended, body);
         }
         self.fill(slot, now_ns, now_ns, output);
     }
@@ -511,13 +530,6 @@ impl Generator {
         }
     }
 
-    fn observe(&mut self, request: &InFlight, latency_ns: u64, reply: Option<(u16, Judged)>, body: Option<&Gathered>) {
-        let (place, Described { index, tag, .. }) = (self.ledger.place(request.slice), request.described);
-        if let Some(observing) = &mut self.observing {
-            observing.note(Ended { index, tag, place, latency_ns, reply }, body);
-        }
-    }
-
     /// A request that was never sent is lost, and its bytes are skipped.
     fn lose_unsent(&mut self, planned_ns: u64, part: u32, lost: &Lost, now_ns: u64) {
         let slice = self.ledger.plan(planned_ns, part);
@@ -529,10 +541,19 @@ impl Generator {
 
     fn lose(&mut self, slice: SliceNo, planned_ns: u64, described: Option<Described>, lost: &Lost, now_ns: u64) {
         let waited_ns = now_ns.saturating_sub(planned_ns);
-        if let Some(described) = described.filter(|_| self.observing.is_some()) {
-            let request = InFlight { planned_ns, sent_ns: planned_ns, slice, described };
-            self.observe(&request, waited_ns, None, None);
+        if let Some(observing) = &mut self.observing {
+            let ended = Ended {
+                described,
+                place: self.ledger.place(slice),
+                planned_ns: self.ledger.since_start(planned_ns),
+                latency_ns: waited_ns,
+                service_ns: 0,
+                received_bytes: 0,
+                reply: None,
+                cause: lost.name(),
+            };
+            observing.note(ended, None);
         }
-        self.ledger.lost(slice, waited_ns, lost);
+        self.ledger.lost(slice, described.map(|described| described.tag), waited_ns, lost);
     }
 }

@@ -1,5 +1,6 @@
 //! The records of one loop: slices by planned moment, the sending error, and a pulse each second for the live screen.
 
+use super::by_tag::ByTag;
 use super::report::{Pulse, Report};
 use super::slice::{Slice, histogram};
 use crate::recording::LONGEST_NS;
@@ -36,6 +37,25 @@ pub(super) enum Lost {
     Unsent,
 }
 
+impl Lost {
+    /// Whether the request was given up after the timeout.
+    pub(super) fn is_given_up(&self) -> bool {
+        matches!(self, Lost::Timeout | Lost::Unsent)
+    }
+
+    /// The cause in the log of requests.
+    pub(super) fn name(&self) -> &'static str {
+        match self {
+            Lost::Connect(_) => "no connection",
+            Lost::Closed => "connection closed",
+            Lost::Timeout => "timeout",
+            Lost::Malformed => "malformed reply",
+            Lost::Surplus => "more than was asked for",
+            Lost::Unsent => "never sent",
+        }
+    }
+}
+
 /// A reply's figures.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Answered {
@@ -44,6 +64,7 @@ pub(super) struct Answered {
     pub(super) status: u16,
     pub(super) received_bytes: u64,
     pub(super) judged: Judged,
+    pub(super) tag: u32,
 }
 
 /// How a ledger divides time.
@@ -53,6 +74,8 @@ pub(super) struct Rows {
     pub(super) row_ns: u64,
     /// Whether there is a live screen.
     pub(super) has_pulse: bool,
+    /// Whether requests have tags.
+    pub(super) has_tags: bool,
 }
 
 /// See the module.
@@ -68,6 +91,8 @@ pub(super) struct Ledger {
     returned: Receiver<Slice>,
     reports: SyncSender<Report>,
     pub(super) sending_error: Histogram<u64>,
+    /// Results by tag, if requests have tags.
+    pub(super) by_tag: Option<ByTag>,
     pulse: Pulse,
     last_reply_ns: u64,
 }
@@ -88,6 +113,7 @@ impl Ledger {
             returned,
             reports,
             sending_error: histogram(),
+            by_tag: rows.has_tags.then(ByTag::default),
             pulse: Pulse::new(live_histogram()),
             last_reply_ns: 0,
         }
@@ -96,6 +122,11 @@ impl Ledger {
     /// Sets the run's first moment.
     pub(super) fn begin(&mut self, start_ns: u64) {
         (self.start_ns, self.last_reply_ns) = (start_ns, start_ns);
+    }
+
+    /// A moment as the time from the start of the run.
+    pub(super) fn since_start(&self, moment_ns: u64) -> u64 {
+        moment_ns.saturating_sub(self.start_ns)
     }
 
     /// Counts a planned request. Planned moments ascend; one that does not is counted with later ones.
@@ -173,6 +204,9 @@ impl Ledger {
         }
         slice.latency.saturating_record(answered.latency_ns.max(1));
         slice.service.saturating_record(answered.service_ns.max(1));
+        if let Some(by_tag) = &mut self.by_tag {
+            by_tag.answered(answered.tag, answered.latency_ns, answered.judged);
+        }
         self.pulse.answered += 1;
         self.pulse.errors += u64::from(answered.judged != Judged::Right);
         if self.rows.has_pulse {
@@ -182,7 +216,10 @@ impl Ledger {
 
     /// Counts a request that ended without a reply. A request that timed out is included in the latencies with its waiting time,
     /// so that a server cannot improve its percentiles by losing requests.
-    pub(super) fn lost(&mut self, number: SliceNo, waited_ns: u64, lost: &Lost) {
+    pub(super) fn lost(&mut self, number: SliceNo, tag: Option<u32>, waited_ns: u64, lost: &Lost) {
+        if let (Some(by_tag), Some(tag)) = (&mut self.by_tag, tag) {
+            by_tag.lost(tag, waited_ns, lost);
+        }
         self.pulse.errors += 1;
         self.pulse.lost += 1;
         let slice = self.slice(number);
@@ -198,7 +235,7 @@ impl Ledger {
             Lost::Timeout => failures.timeout += 1,
             Lost::Unsent => failures.unsent += 1,
         }
-        if matches!(lost, Lost::Timeout | Lost::Unsent) {
+        if lost.is_given_up() {
             slice.latency.saturating_record(waited_ns.max(1));
         }
     }
@@ -256,13 +293,13 @@ mod tests {
     fn ledger(queue: usize) -> (Ledger, Receiver<Report>, SyncSender<Slice>) {
         let (reports, received) = sync_channel(queue);
         let (give_back, returned) = sync_channel(4);
-        let mut ledger = Ledger::new(0, Rows { row_ns: SECOND, has_pulse: false }, reports, returned);
+        let mut ledger = Ledger::new(0, Rows { row_ns: SECOND, has_pulse: false, has_tags: false }, reports, returned);
         ledger.begin(100);
         (ledger, received, give_back)
     }
 
     fn answered(latency_ns: u64) -> Answered {
-        Answered { latency_ns, service_ns: 5, status: 200, received_bytes: 9, judged: Judged::Right }
+        Answered { latency_ns, service_ns: 5, status: 200, received_bytes: 9, judged: Judged::Right, tag: 0 }
     }
 
     fn slices(received: &Receiver<Report>) -> Vec<(u32, u32, u64)> {
@@ -302,7 +339,7 @@ mod tests {
         let (mut ledger, received, _give_back) = ledger(1);
         for second in 0..3 {
             let number = ledger.plan(100 + second * SECOND, 0);
-            ledger.lost(number, 7, &Lost::Timeout);
+            ledger.lost(number, None, 7, &Lost::Timeout);
         }
         assert!(!ledger.hand_over(true));
         let mut seen = slices(&received);
@@ -319,7 +356,7 @@ mod tests {
         let all = [Lost::Timeout, Lost::Unsent, Lost::Closed, Lost::Malformed, Lost::Connect("refused".to_owned())];
         for lost in &all {
             let number = ledger.plan(100, 0);
-            ledger.lost(number, 2 * SECOND, lost);
+            ledger.lost(number, None, 2 * SECOND, lost);
         }
         ledger.hand_over(true);
         let Ok(Report::Slice { slice, .. }) = received.try_recv() else { panic!("no slice") };

@@ -19,8 +19,9 @@
 //!   [`INTERVALS_MAX`](crate::recording::INTERVALS_MAX), requests read ahead by batches.
 //!
 //! Code map: `plan` (moments), `generator` (decisions), `driver` and `client` (their execution on the loop), `feed` (requests),
-//! `ledger` and `slice` (recording), `observing` (replies to compare), `collector`, `validity`, `progress`, `room`.
+//! `ledger`, `slice` and `by_tag` (recording), `observing` (replies to compare), `request_log`, `collector`, `validity`, `progress`, `room`.
 
+mod by_tag;
 mod client;
 mod collector;
 mod driver;
@@ -31,6 +32,7 @@ mod observing;
 mod plan;
 mod progress;
 mod report;
+mod request_log;
 pub mod room;
 mod saturation;
 mod slice;
@@ -39,13 +41,15 @@ mod validity;
 use crate::live::RunProgress;
 use crate::profile::Profile;
 use crate::recording::{Latencies, Recording, Validity};
-use crate::source::{Observer, RequestSource, SourceError};
+use crate::source::{Observer, RequestSource, SourceError, TagNames};
+use crate::statuses::StatusSet;
+use by_tag::ByTag;
 use collector::{Collector, row_seconds};
 use driver::{Driver, Load as LoopLoad, Signals};
 use feed::{Failure, Feed, Spread};
 use generator::{Generator, Terms};
 use ledger::{Ledger, Rows};
-use observing::{Corrections, Observing};
+use observing::{Found, Observing};
 use progress::Pulses;
 use reactor::{Outgoing, Reactor, RunningReactor, TlsClient};
 use report::{REPORTS_MAX, Report};
@@ -58,6 +62,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime};
 use validity::Figures;
+
+pub use request_log::RequestLog;
 
 /// Time from the readiness of all loops to the first planned moment: each loop must learn the moment.
 const START_LEAD_NS: u64 = 5_000_000;
@@ -111,6 +117,8 @@ pub struct LoadSettings {
     pub timeout: Duration,
     /// Number of loops.
     pub threads: usize,
+    /// Statuses that are right for requests whose source names none.
+    pub expected: StatusSet,
 }
 
 /// Callback for the progress of a run.
@@ -123,6 +131,8 @@ pub struct Watchers {
     pub observer: Option<Box<dyn Observer>>,
     /// Called once a second, on the calling thread.
     pub progress: Option<Show>,
+    /// Writes each request that has ended.
+    pub log: Option<RequestLog>,
 }
 
 /// Ends a run early, from any thread. Cloning is cheap.
@@ -147,6 +157,10 @@ pub struct Finished {
     pub recording: Recording,
     /// Why the source failed, if it did: the recording covers the requests before.
     pub failure: Option<SourceError>,
+    /// Requests that are not in the log, because it could not keep up.
+    pub unlogged: u64,
+    /// Why the log is incomplete, if writing failed.
+    pub log_failure: Option<String>,
 }
 
 /// Why a run without requests is not valid.
@@ -159,8 +173,9 @@ pub fn run(
     watchers: Watchers,
     stop: &Stop,
 ) -> io::Result<Finished> {
-    let started = start(settings, source, watchers.observer, watchers.progress.is_some())?;
-    started.collect(settings, watchers.progress, stop)
+    let Watchers { observer, progress, log } = watchers;
+    let started = start(settings, source, (observer, log), progress.is_some())?;
+    started.collect(settings, progress, stop)
 }
 
 /// The parts from which a loop is set up.
@@ -178,27 +193,29 @@ struct Started {
     reports: Receiver<Report>,
     returns: Vec<SyncSender<Slice>>,
     failure: Failure,
-    observer: Option<JoinHandle<Corrections>>,
+    tags: Option<Arc<TagNames>>,
+    observer: Option<JoinHandle<Found>>,
     broken: Arc<AtomicBool>,
 }
 
 fn start(
     settings: &LoadSettings,
     source: Box<dyn RequestSource>,
-    observer: Option<Box<dyn Observer>>,
+    (observer, mut log): (Option<Box<dyn Observer>>, Option<RequestLog>),
     has_pulse: bool,
 ) -> io::Result<Started> {
     let loops = settings.loops();
     let spread = if settings.profile().is_some() { Spread::InTurn } else { Spread::WhereRoomIs };
+    let tags = source.tags();
     let (feeds, failure) = feed::start(source, loops, spread)?;
-    let (observing, observer) = match observer {
-        Some(observer) => {
-            let (ends, thread) = observing::start(observer, loops)?;
-            (ends.into_iter().map(Some).collect(), Some(thread))
-        }
+    if let Some(log) = &mut log {
+        log.name_tags(tags.clone());
+    }
+    let (observing, observer) = match observing::start(observer, log, loops)? {
+        Some((ends, thread)) => (ends.into_iter().map(Some).collect(), Some(thread)),
         None => ((0..loops).map(|_| None).collect::<Vec<_>>(), None),
     };
-    let rows = Rows { row_ns: u64::from(row_seconds(settings.seconds())) * 1_000_000_000, has_pulse };
+    let rows = Rows { row_ns: u64::from(row_seconds(settings.seconds())) * 1_000_000_000, has_pulse, has_tags: tags.is_some() };
     let (sender, reports) = sync_channel(REPORTS_MAX);
     let (mut parts, mut returns) = (Vec::new(), Vec::new());
     for (index, (feed, observing)) in feeds.into_iter().zip(observing).enumerate() {
@@ -212,7 +229,7 @@ fn start(
     let broken = Arc::new(AtomicBool::new(false));
     let by_loop = Arc::clone(&broken);
     running.on_broken(move || by_loop.store(true, Ordering::Relaxed));
-    Ok(Started { running, signals, reports, returns, failure, observer, broken })
+    Ok(Started { running, signals, reports, returns, failure, tags, observer, broken })
 }
 
 fn start_loops(
@@ -295,10 +312,12 @@ impl Started {
         }
         self.running.drain(Duration::ZERO);
         self.running.join()?;
-        let corrections = self.observer.and_then(|thread| thread.join().ok()).unwrap_or_default();
+        let found = self.observer.and_then(|thread| thread.join().ok()).unwrap_or_default();
         let failure = self.failure.lock().unwrap_or_else(PoisonError::into_inner).take();
-        let recording = recording(settings, collector, &corrections, end, (started, start_ns));
-        Ok(Finished { recording, failure })
+        let unlogged = end.unlogged;
+        let tags = self.tags.unwrap_or_default();
+        let recording = recording(settings, collector, (&found, &tags), end, (started, start_ns));
+        Ok(Finished { recording, failure, unlogged, log_failure: found.log_failure })
     }
 }
 
@@ -307,14 +326,17 @@ struct RunEnd {
     loops_done: usize,
     figures: Figures,
     last_reply_ns: u64,
+    by_tag: ByTag,
     unchecked: u64,
+    unlogged: u64,
     unasked: u64,
 }
 
 impl Default for RunEnd {
     fn default() -> Self {
         let figures = Figures { sending_error: histogram(), latency_p50_ns: 0, seconds: 0, saturated_seconds: 0 };
-        Self { loops_done: 0, figures, last_reply_ns: 0, unchecked: 0, unasked: 0 }
+        let by_tag = ByTag::default();
+        Self { loops_done: 0, figures, last_reply_ns: 0, by_tag, unchecked: 0, unlogged: 0, unasked: 0 }
     }
 }
 
@@ -323,7 +345,11 @@ impl RunEnd {
         self.loops_done += 1;
         self.figures.add(done);
         self.last_reply_ns = self.last_reply_ns.max(done.last_reply_ns);
+        if let Some(by_tag) = &done.by_tag {
+            self.by_tag.add(by_tag);
+        }
         self.unchecked += done.unchecked;
+        self.unlogged += done.unlogged;
         self.unasked += done.unasked;
     }
 }
@@ -331,11 +357,11 @@ impl RunEnd {
 fn recording(
     settings: &LoadSettings,
     collector: Collector,
-    corrections: &Corrections,
+    (found, tags): (&Found, &TagNames),
     mut end: RunEnd,
     (started, start_ns): (SystemTime, u64),
 ) -> Recording {
-    let collected = collector.finish(corrections);
+    let collected = collector.finish(&found.corrections);
     end.figures.latency_p50_ns = collected.latency_p50_ns();
     let seconds = end.last_reply_ns.saturating_sub(start_ns) as f64 / 1e9;
     let row_seconds = row_seconds(settings.seconds());
@@ -345,6 +371,7 @@ fn recording(
         Load::Open { .. } => end.figures.judge(settings.loops()),
         Load::Closed { .. } => Validity::Valid,
     };
+    let tags = end.by_tag.results(tags, &found.by_tag, outcome.planned);
     let phases = collected.phases(&settings.phases(seconds), settings.timeout);
     let (latency, service) = collected.into_histograms();
     Recording {
@@ -357,6 +384,7 @@ fn recording(
         intervals,
         interval_seconds: row_seconds,
         phases,
+        tags,
         server: Vec::new(),
         unchecked: end.unchecked,
         unasked: end.unasked,
@@ -401,6 +429,7 @@ impl LoadSettings {
             connects_anew: self.new_connections,
             connections_max,
             connections_at_start,
+            expected: self.expected,
         }
     }
 

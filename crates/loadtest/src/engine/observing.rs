@@ -1,22 +1,25 @@
-//! Replies for the observer: copied into batches on the loop, examined on a separate thread.
+//! Requests that have ended, for the observer and the log: copied into batches on the loop, examined on a separate thread.
 //!
-//! The sending path pays for one copy of each body. The queue is bounded by [`QUEUED_BATCHES`]; if it is full, a batch is dropped
-//! and counted, because the plan must not wait for the comparison. Verdicts that differ from the status alone are
-//! [`Correction`]s, added up by row and part until the run is over.
+//! The sending path pays for one copy of each body, and only if there is an observer. The queue is bounded by [`QUEUED_BATCHES`]; if
+//! it is full, a batch is dropped and counted, because the plan must not wait. Verdicts that differ from the status alone are
+//! [`Correction`]s, added up by row and part, and by tag, until the run is over.
 
 use super::ledger::Judged;
+use super::request_log::RequestLog;
 use crate::reply::BodyReceiver;
-use crate::source::{OBSERVED_BODY_BYTES_MAX, Observed, ObservedReply, Observer, ReplyVerdict};
+use crate::source::{Described, OBSERVED_BODY_BYTES_MAX, Observed, ObservedReply, Observer, ReplyVerdict};
 use std::collections::BTreeMap;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::JoinHandle;
 
-/// A batch is handed over at this number of replies, at this size, or at the next check for timeouts: waking the observer for
+/// A batch is handed over at this number of requests, at this size, or at the next check for timeouts: waking the observer for
 /// each reply would cost the sending path a system call.
 const BATCH_REPLIES: usize = 256;
 const BATCH_BYTES: usize = 256 << 10;
 /// Largest number of batches of all loops that wait for the observer: 80 MB with bodies of the largest size.
 const QUEUED_BATCHES: usize = 64;
+/// The number without bodies: 24 MB.
+const QUEUED_BATCHES_BODILESS: usize = 1024;
 
 /// The body kept for the observer, up to a bound.
 #[derive(Debug, Default)]
@@ -45,13 +48,19 @@ impl Gathered {
 /// The end of one request.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Ended {
-    pub(super) index: u64,
-    pub(super) tag: u32,
+    /// `None`: the request was never read from its source.
+    pub(super) described: Option<Described>,
     /// Where it counts: row of time, part of the profile.
     pub(super) place: (u32, u32),
+    /// From the start of the run.
+    pub(super) planned_ns: u64,
     pub(super) latency_ns: u64,
+    pub(super) service_ns: u64,
+    pub(super) received_bytes: u64,
     /// The status and its verdict. `None`: no reply arrived.
     pub(super) reply: Option<(u16, Judged)>,
+    /// Why none arrived.
+    pub(super) cause: &'static str,
 }
 
 #[derive(Debug, Default)]
@@ -68,7 +77,12 @@ pub(super) struct Observing {
     batch: Batch,
     queue: SyncSender<Batch>,
     emptied: Receiver<Batch>,
+    /// Whether there is an observer, which examines bodies.
+    pub(super) has_observer: bool,
+    /// Replies that the observer did not get.
     pub(super) unchecked: u64,
+    /// Requests that the log did not get.
+    pub(super) unlogged: u64,
 }
 
 impl Observing {
@@ -95,7 +109,10 @@ impl Observing {
         if let Err(refused) = self.queue.try_send(full) {
             let (std::sync::mpsc::TrySendError::Full(mut batch)
             | std::sync::mpsc::TrySendError::Disconnected(mut batch)) = refused;
-            self.unchecked += batch.ended.iter().filter(|(ended, ..)| ended.reply.is_some()).count() as u64;
+            if self.has_observer {
+                self.unchecked += batch.ended.iter().filter(|(ended, ..)| ended.reply.is_some()).count() as u64;
+            }
+            self.unlogged += batch.ended.len() as u64;
             batch.clear();
             self.batch = batch;
         }
@@ -122,51 +139,88 @@ pub(super) struct Correction {
 /// By row of time and part of the profile. Bounded by the number of rows and parts.
 pub(super) type Corrections = BTreeMap<(u32, u32), Correction>;
 
-/// Starts the observer's thread. Returns the loops' ends of the queue, and the thread, which ends when they are dropped.
+/// What the observer's thread has found when it ends.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Found {
+    pub(super) corrections: Corrections,
+    /// Corrections by tag.
+    pub(super) by_tag: BTreeMap<u32, Correction>,
+    /// Why the log is incomplete.
+    pub(super) log_failure: Option<String>,
+}
+
+/// The loops' ends of the queue, and the thread, which ends when they are dropped.
+pub(super) type Started = (Vec<Observing>, JoinHandle<Found>);
+
+/// Starts the observer's thread. `None`: there is neither an observer nor a log.
 pub(super) fn start(
-    observer: Box<dyn Observer>,
+    observer: Option<Box<dyn Observer>>,
+    log: Option<RequestLog>,
     loops: usize,
-) -> std::io::Result<(Vec<Observing>, JoinHandle<Corrections>)> {
-    let (queue, batches) = sync_channel(QUEUED_BATCHES);
+) -> std::io::Result<Option<Started>> {
+    if observer.is_none() && log.is_none() {
+        return Ok(None);
+    }
+    let has_observer = observer.is_some();
+    let queued = if has_observer { QUEUED_BATCHES } else { QUEUED_BATCHES_BODILESS };
+    let (queue, batches) = sync_channel(queued);
     let (mut ends, mut returns) = (Vec::new(), Vec::new());
     for loop_index in 0..loops {
         let (give_back, emptied) = sync_channel(QUEUED_BATCHES);
-        ends.push(Observing { loop_index, batch: Batch::default(), queue: queue.clone(), emptied, unchecked: 0 });
+        let (batch, queue) = (Batch::default(), queue.clone());
+        ends.push(Observing { loop_index, batch, queue, emptied, has_observer, unchecked: 0, unlogged: 0 });
         returns.push(give_back);
     }
-    let run = move || observe(observer, &batches, &returns);
-    Ok((ends, std::thread::Builder::new().name("answers".to_owned()).spawn(run)?))
+    let run = move || observe(observer, log, &batches, &returns);
+    Ok(Some((ends, std::thread::Builder::new().name("answers".to_owned()).spawn(run)?)))
 }
 
-fn observe(mut observer: Box<dyn Observer>, batches: &Receiver<Batch>, returns: &[SyncSender<Batch>]) -> Corrections {
-    let mut corrections = Corrections::new();
+fn observe(
+    mut observer: Option<Box<dyn Observer>>,
+    mut log: Option<RequestLog>,
+    batches: &Receiver<Batch>,
+    returns: &[SyncSender<Batch>],
+) -> Found {
+    let mut found = Found::default();
     while let Ok(mut batch) = batches.recv() {
         let mut at = 0;
         for (ended, end, is_cut) in &batch.ended {
             let body = &batch.bodies[at..*end];
             at = *end;
-            let reply = ended.reply.map(|(status, _)| ObservedReply { status, body, is_cut: *is_cut });
-            let verdict = observer.observe(&Observed { index: ended.index, tag: ended.tag, reply });
-            correct(&mut corrections, ended, verdict);
+            let verdict = match (&mut observer, ended.described) {
+                (Some(observer), Some(Described { index, tag, .. })) => {
+                    let reply = ended.reply.map(|(status, _)| ObservedReply { status, body, is_cut: *is_cut });
+                    observer.observe(&Observed { index, tag, reply })
+                }
+                _ => ReplyVerdict::Unknown,
+            };
+            correct(&mut found.corrections, ended.place, ended, verdict);
+            if let Some(described) = ended.described {
+                correct(&mut found.by_tag, described.tag, ended, verdict);
+            }
+            if let Some(log) = &mut log {
+                log.write(ended, verdict);
+            }
         }
         batch.clear();
         // It is dropped if the loop has ended or has enough.
         let _ = returns[batch.loop_index].try_send(batch);
     }
-    corrections
+    found.log_failure = log.and_then(RequestLog::end);
+    found
 }
 
-fn correct(corrections: &mut Corrections, ended: &Ended, verdict: ReplyVerdict) {
+/// Notes a verdict that differs from the status alone. A late reply stays late, whatever its content.
+fn correct<K: Ord>(corrections: &mut BTreeMap<K, Correction>, key: K, ended: &Ended, verdict: ReplyVerdict) {
     let latency_ns = i128::from(ended.latency_ns);
-    // A late reply stays late, whatever its content.
     match (ended.reply, verdict) {
         (Some((_, Judged::Right)), ReplyVerdict::Wrong) => {
-            let correction = corrections.entry(ended.place).or_default();
+            let correction = corrections.entry(key).or_default();
             correction.found_wrong += 1;
             correction.right_ns -= latency_ns;
         }
         (Some((_, Judged::Wrong)), ReplyVerdict::Right) => {
-            let correction = corrections.entry(ended.place).or_default();
+            let correction = corrections.entry(key).or_default();
             correction.found_right += 1;
             correction.right_ns += latency_ns;
         }
@@ -195,7 +249,14 @@ mod tests {
     }
 
     fn ended(row: u32, reply: Option<(u16, Judged)>) -> Ended {
-        Ended { index: 0, tag: 0, place: (row, 0), latency_ns: 10, reply }
+        let described = Some(Described { tag: 5, ..Described::default() });
+        let (planned_ns, latency_ns, service_ns, received_bytes) = (0, 10, 5, 1);
+        Ended { described, place: (row, 0), planned_ns, latency_ns, service_ns, received_bytes, reply, cause: "" }
+    }
+
+    fn observed(observer: Slow) -> (Observing, JoinHandle<Found>) {
+        let (mut ends, thread) = start(Some(Box::new(observer)), None, 1).unwrap().unwrap();
+        (ends.pop().unwrap(), thread)
     }
 
     fn gathered(bytes: &[u8]) -> Gathered {
@@ -205,7 +266,7 @@ mod tests {
     #[test]
     fn verdicts_that_differ_from_the_status_become_corrections() {
         let (permit, permits) = mpsc::channel();
-        let (mut ends, thread) = start(Box::new(Slow(permits)), 1).unwrap();
+        let (mut end, thread) = observed(Slow(permits));
         let (right, other) = (gathered(b"right"), gathered(b"other"));
         for (status, judged, body) in [
             (200, Judged::Right, &right),
@@ -214,31 +275,33 @@ mod tests {
             (404, Judged::Wrong, &other),
             (200, Judged::Late, &other),
         ] {
-            ends[0].note(ended(7, Some((status, judged))), Some(body));
+            end.note(ended(7, Some((status, judged))), Some(body));
             permit.send(()).unwrap();
         }
-        ends[0].note(ended(7, None), None);
+        end.note(ended(7, None), None);
         permit.send(()).unwrap();
-        ends[0].flush();
-        drop(ends);
+        end.flush();
+        drop(end);
         let expected = Correction { found_right: 1, found_wrong: 1, right_ns: 0 };
-        assert_eq!(thread.join().unwrap(), Corrections::from([((7, 0), expected)]));
+        let found = thread.join().unwrap();
+        assert_eq!(found.corrections, Corrections::from([((7, 0), expected)]));
+        assert_eq!(found.by_tag, BTreeMap::from([(5, expected)]));
     }
 
     #[test]
     fn replies_that_find_the_queue_full_are_counted_and_nothing_waits() {
         let (permit, permits) = mpsc::channel();
-        let (mut ends, thread) = start(Box::new(Slow(permits)), 1).unwrap();
+        let (mut end, thread) = observed(Slow(permits));
         let notes = (QUEUED_BATCHES + 10) * BATCH_REPLIES;
         for _ in 0..notes {
-            ends[0].note(ended(0, Some((200, Judged::Right))), Some(&gathered(b"right")));
+            end.note(ended(0, Some((200, Judged::Right))), Some(&gathered(b"right")));
         }
         // The observer may hold one more batch.
         let fits = (QUEUED_BATCHES + 1) * BATCH_REPLIES;
-        assert!(ends[0].unchecked as usize >= notes - fits, "{}", ends[0].unchecked);
+        assert!(end.unchecked as usize >= notes - fits, "{}", end.unchecked);
         (0..notes).for_each(|_| permit.send(()).unwrap());
-        drop(ends);
-        assert!(thread.join().unwrap().is_empty());
+        drop(end);
+        assert_eq!(thread.join().unwrap(), Found::default());
     }
 
     #[test]

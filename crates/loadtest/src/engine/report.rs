@@ -1,5 +1,6 @@
 //! Reports of the loops to the collector.
 
+use super::by_tag::ByTag;
 use super::slice::Slice;
 use hdrhistogram::Histogram;
 
@@ -48,6 +49,10 @@ pub(super) struct Done {
     pub(super) saturated_seconds: u32,
     /// Replies that were dropped because the observer's queue was full.
     pub(super) unchecked: u64,
+    /// Requests that were dropped because the log's queue was full.
+    pub(super) unlogged: u64,
+    /// Results by tag, if requests have tags.
+    pub(super) by_tag: Option<ByTag>,
     /// Connections on which bytes arrived although no request was in flight.
     pub(super) unasked: u64,
 }

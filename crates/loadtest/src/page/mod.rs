@@ -54,6 +54,9 @@ pub fn html(run: &Recording, comparison: Option<&SideBySide>) -> String {
     );
     section(&mut out, "Distribution", DISTRIBUTION_LEAD, &distributions(run));
     section(&mut out, "Errors", "", &errors(run));
+    if run.tags.len() > 1 {
+        section(&mut out, "Tags", "Requests by their tag, most frequent first. Latencies are accurate to 1 %.", &tags(run));
+    }
     if !run.phases.is_empty() {
         section(&mut out, "Phases", "", &phases(run));
     }
@@ -65,6 +68,8 @@ pub fn html(run: &Recording, comparison: Option<&SideBySide>) -> String {
 
 /// Column of the errors in the table of phases.
 const PHASE_ERRORS: usize = 4;
+/// Column of the errors in the table of tags.
+const TAG_ERRORS: usize = 2;
 
 const DISTRIBUTION_LEAD: &str = "Each further nine has the same room. Latency counts from the planned moment, service time from the moment \
      of sending; where they differ, requests waited for a free connection.";
@@ -231,6 +236,17 @@ fn phases(run: &Recording) -> String {
     let note = "<p class=\"soft\">The rating is the sum of the latencies of right answers plus the timeout for each other request; lower is \
                 better.</p>\n";
     table.html() + if run.is_rated { note } else { "" }
+}
+
+fn tags(run: &Recording) -> String {
+    let names = COLUMNS.map(|(name, _)| name);
+    let mut table = Table::new(&["tag", "requests", "errors"].into_iter().chain(names).collect::<Vec<_>>());
+    for tag in &run.tags {
+        let values = COLUMNS.map(|(_, value)| of_distribution(value(&tag.latency), tag.latency.max));
+        let cells = [tag.name.clone(), count(tag.requests), count(tag.errors)].into_iter().chain(values);
+        table.row_with_errors(cells, (tag.errors > 0).then_some(TAG_ERRORS));
+    }
+    table.html()
 }
 
 fn footer(run: &Recording) -> String {

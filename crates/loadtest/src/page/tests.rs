@@ -78,6 +78,14 @@ fn errors_are_coloured_and_not_below_a_green_verdict() {
 }
 
 #[test]
+fn tags_have_a_table() {
+    let page = html(&sample_run::with_tags(), None);
+    assert!(page.contains("<h2>Tags</h2>") && page.contains("<th scope=\"row\">GET /users/{int}</th><td>900</td>"));
+    assert!(page.contains("<th scope=\"row\">&lt;b&gt;\u{fffd}POST</th><td>100</td><td class=\"bad\">7</td>"));
+    assert!(!html(&sample_run::recording(Shape::Calm), None).contains("<h2>Tags"));
+}
+
+#[test]
 fn a_rating_is_shown_where_it_was_asked_for() {
     let run = sample_run::recording(Shape::Calm);
     assert!(!html(&run, None).contains("rating"));

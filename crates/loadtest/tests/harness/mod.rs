@@ -8,6 +8,7 @@ use loadtest::engine::{Finished, Load, LoadSettings, Stop, Watchers, run};
 use loadtest::profile::Profile;
 use loadtest::request::{Constant, RequestParts};
 use loadtest::source::RequestSource;
+use loadtest::statuses::StatusSet;
 use loadtest::{Recording, RequestCounts};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -152,6 +153,7 @@ fn settings(address: SocketAddr, load: Load) -> LoadSettings {
         new_connections: false,
         timeout: Duration::from_secs(10),
         threads: 2,
+        expected: StatusSet::default(),
     }
 }
 
