@@ -24,7 +24,10 @@ const TIMEOUT: Duration = Duration::from_secs(2);
 fn main() -> Result<(), String> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let [url, comparisons, rounds, profile] = arguments.as_slice() else {
-        return Err("against_itself URL COMPARISONS ROUNDS PROFILE, such as http://127.0.0.1:8080/ 50 10 'const(1000,500ms)'".to_owned());
+        return Err(
+            "against_itself URL COMPARISONS ROUNDS PROFILE, such as http://127.0.0.1:8080/ 50 10 'const(1000,500ms)'"
+                .to_owned(),
+        );
     };
     let target = TargetUrl::parse(url).map_err(|error| error.to_string())?;
     let settings = settings(&target, profile)?;
@@ -42,11 +45,19 @@ fn main() -> Result<(), String> {
         differing += usize::from(!found.is_empty());
         verdicts += found.len();
         figures += comparison.rows.len();
-        let names: Vec<String> =
-            found.iter().map(|row| format!("{} {} p {}", row.figure.name, row.effect_text(), row.probability_text())).collect();
-        println!("comparison {}: {}", index + 1, if names.is_empty() { "no difference seen".to_owned() } else { names.join("; ") });
+        let names: Vec<String> = found
+            .iter()
+            .map(|row| format!("{} {} p {}", row.figure.name, row.effect_text(), row.probability_text()))
+            .collect();
+        println!(
+            "comparison {}: {}",
+            index + 1,
+            if names.is_empty() { "no difference seen".to_owned() } else { names.join("; ") }
+        );
     }
-    println!("{differing} of {comparisons} comparisons and {verdicts} of {figures} verdicts report a difference; {invalid} turns were invalid");
+    println!(
+        "{differing} of {comparisons} comparisons and {verdicts} of {figures} verdicts report a difference; {invalid} turns were invalid"
+    );
     Ok(())
 }
 

@@ -5,7 +5,7 @@
 //! null. [`Recording`] has a JSON form of its own, with the histograms; this is another one.
 
 use crate::figures::{answered_per_second, causes};
-use crate::recording::{Percentiles, Phase, Recording, RequestCounts, TagResult, Validity};
+use crate::recording::{PassCounts, Percentiles, Phase, Recording, RequestCounts, TagResult, Validity};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -37,6 +37,7 @@ pub(crate) struct Summary<'a> {
     received_bytes: u64,
     phases: Vec<Part<'a>>,
     tags: Vec<Tag<'a>>,
+    passes: Option<PassCounts>,
     rating: f64,
     valid: bool,
     invalid_because: Option<&'a str>,
@@ -66,6 +67,7 @@ impl Summary<'_> {
             received_bytes: outcome.received_bytes,
             phases: run.phases.iter().map(Part::of).collect(),
             tags: run.tags.iter().map(Tag::of).collect(),
+            passes: run.passes,
             rating: rounded(outcome.rating),
             valid: run.validity == Validity::Valid,
             invalid_because: match &run.validity {
@@ -213,7 +215,10 @@ mod tests {
     fn results_by_tag_have_counts_and_latencies() {
         let object = object(&sample_run::with_tags());
         let tags = object["tags"].as_array().unwrap();
-        assert_eq!((&tags[0]["name"], &tags[0]["requests"], &tags[1]["errors"]), (&json!("GET /users/{int}"), &json!(900), &json!(7)));
+        assert_eq!(
+            (&tags[0]["name"], &tags[0]["requests"], &tags[1]["errors"]),
+            (&json!("GET /users/{int}"), &json!(900), &json!(7))
+        );
         assert_eq!(tags[0]["latency_us"]["p99"], json!(2000.0));
         assert_eq!(tags[1]["latency_us"], Value::Null);
     }

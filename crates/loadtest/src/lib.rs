@@ -1,7 +1,7 @@
 //! A load tester of the open model: requests have planned moments, whatever the server does, and latency counts from them.
 //!
 //! [`Recording`] connects the parts: the engine fills it; the table, the JSON output, the report page and the comparison of
-//! two runs read it. A [`source::RequestSource`] supplies requests: [`ammo`], whose expected answers [`answers`] compares.
+//! two runs read it. A [`source::RequestSource`] supplies requests: [`ammo`], whose expected answers [`answers`] compares, or a [`scenario`].
 //! [`rating`] is the contest's score of a run, and [`cup`] runs the contest.
 
 pub mod ammo;
@@ -29,6 +29,7 @@ pub mod reply;
 pub mod request;
 #[cfg(test)]
 mod sample_run;
+pub mod scenario;
 mod significance;
 pub mod source;
 pub mod statuses;
@@ -37,6 +38,6 @@ pub mod target;
 pub mod versus;
 
 pub use recording::{
-    Failures, INTERVALS_MAX, Interval, LONGEST_NS, Latencies, Percentiles, Phase, Recording, RequestCounts,
+    Failures, INTERVALS_MAX, Interval, LONGEST_NS, Latencies, PassCounts, Percentiles, Phase, Recording, RequestCounts,
     ServerSample, TagResult, Validity,
 };

@@ -36,6 +36,9 @@ pub struct Recording {
     /// Results by tag, most requests first; empty if requests have no tags.
     #[serde(default)]
     pub tags: Vec<TagResult>,
+    /// Passes through a scenario, if there is one.
+    #[serde(default)]
+    pub passes: Option<PassCounts>,
     /// The server's own metrics on the same time axis, if `--metrics` named an address.
     pub server: Vec<ServerSample>,
     /// Replies that were not compared with the answers file, because the queue of the comparing thread was full. They count by
@@ -222,6 +225,15 @@ pub struct TagResult {
     pub errors: u64,
     /// Latencies, from the planned moments, accurate to 1 %.
     pub latency: Percentiles,
+}
+
+/// Passes of all users through a scenario. One that was under way at the end is in neither count.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct PassCounts {
+    /// Passes whose steps all had right answers.
+    pub complete: u64,
+    /// Passes that ended with a wrong answer, or without one.
+    pub given_up: u64,
 }
 
 /// The server's own metrics at one moment.

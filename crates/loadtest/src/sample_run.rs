@@ -78,6 +78,7 @@ pub(crate) fn recording(shape: Shape) -> Recording {
         interval_seconds: 1,
         phases: vec![part("line(10,400,40s)", 0.0, RISING), part("const(400,20s)", RISING, WHOLE)],
         tags: Vec::new(),
+        passes: None,
         server: (0..WHOLE as u32).map(|second| server_sample(second, shape)).collect(),
         unchecked: 0,
         unasked: 0,

@@ -27,7 +27,8 @@ const SEED: u64 = 1;
 const ROUNDING: f64 = 1e-9;
 
 // Two of the 2^n assignments have differences of one sign alone.
-const _: () = assert!(2.0 / (1_u32 << PAIRS_MIN) as f64 <= ERROR_RATE && 2.0 / (1_u32 << (PAIRS_MIN - 1)) as f64 > ERROR_RATE);
+const _: () =
+    assert!(2.0 / (1_u32 << PAIRS_MIN) as f64 <= ERROR_RATE && 2.0 / (1_u32 << (PAIRS_MIN - 1)) as f64 > ERROR_RATE);
 
 /// For each figure the probability that the most extreme figure of equal servers is at least as extreme. `figures` has the
 /// differences of each figure, one for each pair; all lists have the same length.

@@ -8,7 +8,7 @@ use crate::figures::{COLUMNS, Column, answered_per_second, causes, validity};
 use crate::grid::Grid;
 use crate::printable::{cut, printable};
 use crate::quantity::{bytes, count, moment, of_distribution, per_second, rating, share, three_digits};
-use crate::recording::{Percentiles, Recording, RequestCounts, TagResult};
+use crate::recording::{PassCounts, Percentiles, Recording, RequestCounts, TagResult};
 
 /// Largest number of listed causes, statuses, phases and tags; the rest is counted.
 const ROWS_MAX: usize = 24;
@@ -62,6 +62,9 @@ fn counts(run: &Recording) -> Grid {
     }
     if run.is_rated {
         grid.row(["rating", &rating(outcome.rating)]);
+    }
+    if let Some(PassCounts { complete, given_up }) = run.passes {
+        grid.row(["scenario", &count(complete), &format!("complete passes, {} given up", count(given_up))]);
     }
     if run.unchecked > 0 {
         grid.row(["not compared", &count(run.unchecked), "answers: the comparing thread was behind"]);
@@ -199,7 +202,8 @@ mod tests {
     #[test]
     fn tags_have_a_row_each_with_requests_errors_and_latencies() {
         let text = text(&sample_run::with_tags(), 120);
-        let row = |name: &str| text.lines().find(|line| line.contains(name)).unwrap().split_whitespace().collect::<Vec<_>>();
+        let row =
+            |name: &str| text.lines().find(|line| line.contains(name)).unwrap().split_whitespace().collect::<Vec<_>>();
         assert_eq!(row("GET /users/{int}")[2..4], ["900", "0"]);
         assert!(row("GET /users/{int}").ends_with(&["2.00", "ms"]), "{text}");
         assert_eq!(row("POST")[1..4], ["100", "7", "—"]);

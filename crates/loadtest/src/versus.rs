@@ -336,8 +336,7 @@ impl SideBySide {
         let whole = [Figures::of_run(first), Figures::of_run(second)];
         let row = |(index, figure): (usize, &'static Figure)| {
             let [first, second] = [&whole[0], &whole[1]].map(|figures| figures.0[index]);
-            let effect =
-                figure.is_comparable(first, second).then(|| figure.effect(figure.difference(first, second)));
+            let effect = figure.is_comparable(first, second).then(|| figure.effect(figure.difference(first, second)));
             ComparedFigure { figure, first, second, effect, interval: None, probability: None }
         };
         let rows = figures(first.is_rated && second.is_rated).map(row).collect();
@@ -547,7 +546,9 @@ mod tests {
         assert_eq!((row.verdict(), row.probability_text().as_str()), ("more", "0.002"), "{row:?}");
         let text = comparison.text();
         assert!(text.starts_with("A: First, ") && text.contains("\nB: Second, "), "{text}");
-        for part in ["\nB differs from A: latency, mean 1.", "95 % interval", "no difference seen", "medians of 10 turns each"] {
+        for part in
+            ["\nB differs from A: latency, mean 1.", "95 % interval", "no difference seen", "medians of 10 turns each"]
+        {
             assert!(text.contains(part), "{part}: {text}");
         }
     }
@@ -566,7 +567,10 @@ mod tests {
         let comparison = compared(10, |turn| if turn.side == Side::First { 1_000 } else { 1_500 });
         let object: serde_json::Value = serde_json::from_str(&comparison.json()).unwrap();
         assert_eq!((&object["rounds"], &object["first"]["target"]), (&10.into(), &"First".into()));
-        assert_eq!((&object["differs"], &object["error_rate"], &object["invalid_turns"]), (&true.into(), &0.05.into(), &0.into()));
+        assert_eq!(
+            (&object["differs"], &object["error_rate"], &object["invalid_turns"]),
+            (&true.into(), &0.05.into(), &0.into())
+        );
         assert_eq!(object["order"].as_str().unwrap().len(), 20);
         let figure = &object["figures"]["latency_us.p50"];
         let number = |key: &str| figure[key].as_f64().unwrap();
@@ -645,10 +649,16 @@ mod tests {
             probability: Some(0.001),
         };
         let verdict = |effect| compared(&FIGURE[0], effect).verdict();
-        assert_eq!([verdict(0.9996), verdict(1.0004), verdict(0.999), verdict(1.001)], ["the same", "the same", "less", "more"]);
+        assert_eq!(
+            [verdict(0.9996), verdict(1.0004), verdict(0.999), verdict(1.001)],
+            ["the same", "the same", "less", "more"]
+        );
         assert!(!compared(&FIGURE[0], 1.0004).differs() && compared(&FIGURE[0], 1.001).differs());
         let points = |effect| compared(&FIGURE[9], effect).verdict();
-        assert_eq!([points(0.004), points(-0.004), points(0.1), points(-0.1)], ["the same", "the same", "more", "less"]);
+        assert_eq!(
+            [points(0.004), points(-0.004), points(0.1), points(-0.1)],
+            ["the same", "the same", "more", "less"]
+        );
     }
 
     /// The noise of simulated turns.

@@ -84,7 +84,12 @@ fn targets_of_vegeta_are_read_in_both_forms() {
     let http = ["GET /path/to/dragon?item=ball HTTP/1.1", "DELETE /path/to/remove HTTP/1.1"];
     check_found("vegeta.http", Format::Vegeta, &http, &["X-Account-ID: 8675309", "Host: goku:9090"]);
     let json = ["POST /1 HTTP/1.1", "GET /2 HTTP/1.1"];
-    check_found("vegeta.jsonl", Format::VegetaJson, &json, &["Content-Type: text/plain\r\nContent-Length: 3\r\n\r\nFOO", ""]);
+    check_found(
+        "vegeta.jsonl",
+        Format::VegetaJson,
+        &json,
+        &["Content-Type: text/plain\r\nContent-Length: 3\r\n\r\nFOO", ""],
+    );
 }
 
 #[test]

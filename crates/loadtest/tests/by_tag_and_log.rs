@@ -55,7 +55,10 @@ fn what_the_observer_finds_counts_in_the_tag_and_in_the_log() {
     let lines: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert_eq!(lines.len(), 30);
     let count = |tag: &str, result: &str| lines.iter().filter(|of| of["tag"] == tag && of["result"] == result).count();
-    assert_eq!((count("GET /a", "wrong"), count("GET /b/{int}", "wrong"), count("GET /c", "connection closed")), (15, 10, 5));
+    assert_eq!(
+        (count("GET /a", "wrong"), count("GET /b/{int}", "wrong"), count("GET /c", "connection closed")),
+        (15, 10, 5)
+    );
     let mut numbers: Vec<u64> = lines.iter().map(|line| line["request"].as_u64().unwrap()).collect();
     numbers.sort_unstable();
     assert!(numbers.into_iter().eq(0..30));

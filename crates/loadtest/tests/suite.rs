@@ -17,3 +17,4 @@ mod command;
 mod failures;
 mod open_model;
 mod replies;
+mod scenarios;

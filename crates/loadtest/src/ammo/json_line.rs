@@ -83,11 +83,8 @@ pub(crate) fn make_vegeta(
     let fields = line.header.into_iter().flat_map(|(name, values)| {
         values.into_iter().map(move |value| (name.clone().into_owned(), value.into_owned()))
     });
-    let draft = Draft {
-        headers: fields.collect(),
-        body: body.unwrap_or_default(),
-        ..Draft::of_url(&line.method, &line.url)
-    };
+    let draft =
+        Draft { headers: fields.collect(), body: body.unwrap_or_default(), ..Draft::of_url(&line.method, &line.url) };
     Ok(draft.encode(defaults, request)?)
 }
 

@@ -46,10 +46,11 @@ pub use tag::{TAG_BYTES_MAX, TAGS_MAX, Tags};
 pub(crate) use input::{Reader, is_standard_input};
 pub(crate) use lines::Lines;
 pub(crate) use ndjson::without_line;
-pub(crate) use request::{Draft, form_encoded};
+pub(crate) use request::{Draft, form_encoded, shown};
+pub(crate) use tag::append_shape;
+pub(crate) use template::{OtherBraces, Values};
 
 use std::sync::atomic::AtomicU64;
-use template::Values;
 
 /// Records of one format. Each record is one request.
 pub(crate) trait Records: Send {

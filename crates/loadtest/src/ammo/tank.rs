@@ -113,7 +113,12 @@ impl<R: BufRead> UriPost<R> {
                 Err(reason) => return Err(self.lines.error(reason)),
                 Ok(false) => {
                     let head = parse_head(line).map(|(size, uri, tag)| (self.fields.draft("POST", uri, tag), size));
-                    let reason = || format!("{:?}: expected SIZE URI, or SIZE URI TAG. Is the SIZE of the record before it right?", shown(&String::from_utf8_lossy(line)));
+                    let reason = || {
+                        format!(
+                            "{:?}: expected SIZE URI, or SIZE URI TAG. Is the SIZE of the record before it right?",
+                            shown(&String::from_utf8_lossy(line))
+                        )
+                    };
                     let head = head.ok_or_else(reason);
                     // Without a size the next record cannot be found.
                     return head.map(Some).map_err(|reason| self.lines.last_error(reason));
@@ -181,7 +186,10 @@ mod records {
             [
                 (format!("GET /?drg HTTP/1.1\r\n{head}None\r\n\r\n"), "tag1".to_owned()),
                 (format!("GET / HTTP/1.1\r\n{head}None\r\n\r\n"), "GET /".to_owned()),
-                (format!("GET /buy/?rt=0&station_to=7 HTTP/1.1\r\n{}test\r\n\r\n", head.replace("Cookie", "cookie")), "tag2".to_owned()),
+                (
+                    format!("GET /buy/?rt=0&station_to=7 HTTP/1.1\r\n{}test\r\n\r\n", head.replace("Cookie", "cookie")),
+                    "tag2".to_owned()
+                ),
             ]
         );
         // Text outside ASCII is percent-encoded, and braces are no placeholders.
@@ -192,12 +200,17 @@ mod records {
 
     #[test]
     fn bodies_have_their_size_with_or_without_a_line_break_behind_them() {
-        let text = "[User-Agent: Tank]\n5 /route/?a=1\nclass\n0 /empty\n10 /route/ hello\nhello!\nas\n[X: y]\n7 /c\nuripost";
+        let text =
+            "[User-Agent: Tank]\n5 /route/?a=1\nclass\n0 /empty\n10 /route/ hello\nhello!\nas\n[X: y]\n7 /c\nuripost";
         let read = posts(text).expect("good");
         let bodies: Vec<&str> = read.iter().map(|(bytes, _)| bytes.split_once("\r\n\r\n").expect("a head").1).collect();
         assert_eq!(bodies, ["class", "", "hello!\nas\n", "uripost"]);
         assert_eq!(read[2].1, "hello");
-        assert!(read[0].0.starts_with("POST /route/?a=1 HTTP/1.1\r\nHost: target\r\nUser-Agent: Tank\r\nContent-Length: 5\r\n"));
+        assert!(
+            read[0]
+                .0
+                .starts_with("POST /route/?a=1 HTTP/1.1\r\nHost: target\r\nUser-Agent: Tank\r\nContent-Length: 5\r\n")
+        );
         assert!(!read[2].0.contains("X: y") && read[3].0.contains("User-Agent: Tank\r\nX: y\r\n"));
     }
 
@@ -215,7 +228,11 @@ mod records {
         check_fault(uris("\n/a tag1 tag2\n"), 2, "a tag has no blanks");
         check_fault(uris("users\n"), 1, "begins with /");
         check_fault(posts("3 /a\nabc\nx /b\n"), 3, "expected SIZE URI");
-        check_fault(posts("2 /a\nabc\n2 /b\nxy\n"), 2, "\"c\": expected SIZE URI, or SIZE URI TAG. Is the SIZE of the record before it right?");
+        check_fault(
+            posts("2 /a\nabc\n2 /b\nxy\n"),
+            2,
+            "\"c\": expected SIZE URI, or SIZE URI TAG. Is the SIZE of the record before it right?",
+        );
         check_fault(posts("[A: b]\n9 /a\nabc\n"), 2, "9 bytes announced, the file ends after 4");
         check_fault(posts("99999999999 /a\n"), 1, "expected SIZE URI");
     }

@@ -48,6 +48,11 @@ impl Values {
         self.number += 1;
     }
 
+    /// Sets the number of the request.
+    pub(crate) fn set_number(&mut self, number: u64) {
+        self.number = number;
+    }
+
     /// Whether any text so far had a placeholder.
     pub(crate) fn used(&self) -> bool {
         self.used

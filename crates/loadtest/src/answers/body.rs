@@ -125,7 +125,9 @@ mod checking {
         assert_eq!(parts.observe(&Observed { index: 0, tag: 0, reply: None }), ReplyVerdict::Unknown);
         let text = parts.found().to_string();
         assert!(text.contains("the body lacks \"b\"\n  received  200 \"ok\"\\u{1b}"), "{text}");
-        assert!(text.ends_with("1 of 2 bodies are not as expected") && check.found().to_string().contains("differ at $.a"));
+        assert!(
+            text.ends_with("1 of 2 bodies are not as expected") && check.found().to_string().contains("differ at $.a")
+        );
     }
 
     #[test]

@@ -9,14 +9,18 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 /// Default seed of placeholders.
-const SEED: u64 = 1;
+pub(super) const SEED: u64 = 1;
 
 /// Requests from a file.
 #[derive(Clone, Debug, Default, Args)]
 pub struct AmmoArguments {
     /// Requests from a file, or - for standard input: phantom, URLs, NDJSON, HAR, access log, lists of yandex-tank, targets of vegeta
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["method", "body"])]
+    #[arg(long, value_name = "FILE", group = "templates", conflicts_with_all = ["method", "body"])]
     pub ammo: Option<PathBuf>,
+    /// Steps that each connection takes as a user, with values from earlier replies and think time, from a file of TOML
+    #[arg(long, value_name = "FILE", group = "templates",
+        conflicts_with_all = ["method", "body", "profile", "rate", "pipeline", "new_connections"])]
+    pub scenario: Option<PathBuf>,
     /// The format of the ammo, instead of the one detected from its content: phantom, urls, ndjson, har, access-log, uri, uripost,
     /// jsonline, vegeta, vegeta-json
     #[arg(long, value_name = "FORMAT", requires = "ammo")]

@@ -62,8 +62,8 @@ pub struct LoadArguments {
     /// Trusted certificates for the server, in PEM, instead of the system's
     #[arg(long, value_name = "FILE")]
     pub tls_ca: Option<PathBuf>,
-    /// Seed of the placeholders in the ammo (default: 1)
-    #[arg(long, value_name = "N", requires = "ammo")]
+    /// Seed of the placeholders in ammo or scenario (default: 1)
+    #[arg(long, value_name = "N", requires = "templates")]
     pub seed: Option<u64>,
     /// What is shown and kept of the run.
     #[command(flatten)]

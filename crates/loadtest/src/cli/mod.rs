@@ -23,6 +23,7 @@ use crate::output::Outputs;
 use crate::profile::Profile;
 use crate::recording::Recording;
 use crate::request::{Constant, RequestParts};
+use crate::scenario::{Scenario, StepNames};
 use crate::source::{Observer, RequestSource};
 use crate::target::{self, TargetUrl};
 use crate::versus::{self, Side, SideBySide, Turn};
@@ -128,9 +129,10 @@ fn run_once(arguments: &LoadArguments, url: &str, stop: &Stop) -> Result<Finishe
         contradictions::check_ammo(arguments, &opened.ammo)?;
     }
     let settings = settings(arguments, &target)?;
-    let (source, comparison, counts): (Box<dyn RequestSource>, _, _) = match opened {
-        Some(opened) => (Box::new(opened.ammo), opened.comparison, Some(opened.counts)),
-        None => (source(arguments, &target)?, None, None),
+    let (source, comparison, counts): (Box<dyn RequestSource>, _, _) = match (opened, &settings.load) {
+        (Some(opened), _) => (Box::new(opened.ammo), opened.comparison, Some(opened.counts)),
+        (None, Load::Users { scenario, .. }) => (Box::new(StepNames::of(scenario)), None, None),
+        (None, Load::Open { .. } | Load::Closed { .. }) => (source(arguments, &target)?, None, None),
     };
     let bodies = arguments.expect.body_check()?;
     let observer = match (&comparison, &bodies) {
@@ -153,6 +155,7 @@ fn run_once(arguments: &LoadArguments, url: &str, stop: &Stop) -> Result<Finishe
     notices.iter().flatten().for_each(|text| notice(text));
     let unexpected = bodies.map(|bodies| bodies.found()).filter(|found| found.count + found.unchecked > 0);
     unexpected.iter().for_each(|found| notice(&found.to_string()));
+    finished.missing_values.iter().for_each(|text| notice(text));
     if finished.unlogged > 0 {
         notice(&format!("{} requests are not in the log: writing was slower than the load", finished.unlogged));
     }
@@ -188,9 +191,13 @@ fn end_by_signal(termination: Termination, stop: Stop, unfinished: cup::Unfinish
 
 /// The engine's settings from the arguments, once the target is permitted and resources suffice.
 fn settings(arguments: &LoadArguments, target: &TargetUrl) -> Result<LoadSettings, String> {
+    let scenario = scenario(arguments, target)?;
     let address = address(arguments, target)?;
     let threads = usize::from(arguments.threads.unwrap_or_else(cores));
-    let (load, connections) = load(arguments, threads as u32)?;
+    let (mut load, connections) = load(arguments, threads as u32)?;
+    if let (Load::Closed { duration }, Some(scenario)) = (&load, scenario) {
+        load = Load::Users { duration: *duration, scenario };
+    }
     let rate = match &load {
         Load::Open { profile, .. } if arguments.new_connections => Some(profile.rate_max()),
         _ => None,
@@ -269,6 +276,16 @@ fn source(arguments: &LoadArguments, target: &TargetUrl) -> Result<Box<dyn Reque
     let (path, authority) = (target.path.as_str(), target.authority.as_str());
     let parts = RequestParts { method, path, authority, headers: &headers, body: body.as_deref() };
     Ok(Box::new(Constant::new(&parts).map_err(|error| error.to_string())?))
+}
+
+/// The scenario, if one is named.
+fn scenario(arguments: &LoadArguments, target: &TargetUrl) -> Result<Option<Arc<Scenario>>, String> {
+    let Some(path) = &arguments.ammo.scenario else { return Ok(None) };
+    let text = text_or_file("--scenario", &format!("@{}", path.display()))?;
+    let text = String::from_utf8(text).map_err(|_| format!("{}: not UTF-8", path.display()))?;
+    let (defaults, seed) = (defaults(arguments, target), arguments.seed.unwrap_or(ammo::SEED));
+    let scenario = Scenario::parse(&path.display().to_string(), &text, &defaults, seed);
+    scenario.map(|scenario| Some(Arc::new(scenario))).map_err(|error| error.to_string())
 }
 
 /// The text itself, or the content of a file for `@FILE`; `option` is named in errors.

@@ -32,6 +32,9 @@ fn wrong_arguments_are_told_with_what_is_allowed() {
     check_refused(&["http://a/", "--seed", "7"], "--ammo");
     check_refused(&["http://a/", "--header", "content-length: 5"], "made of the body");
     check_refused(&["http://a/", "--ammo", "x", "--loops", "0"], "1 or more");
+    check_refused(&["http://a/", "--scenario", "x", "--rate", "5"], "--rate");
+    check_refused(&["http://a/", "--scenario", "x", "--ammo", "y"], "--ammo");
+    assert!(arguments(&["http://a/", "--scenario", "x", "--seed", "5", "--connections", "3"]).is_ok());
     check_refused(&["http://a/", "--expect-status", "20"], "write 200, 2xx or 200-299");
     check_refused(&["http://a/", "--ammo", "x", "--answers", "y", "--expect-body", "z"], "--expect-body");
     check_refused(&["http://a/", "--vs", "http://b/", "--log", "x"], "--log");
@@ -40,7 +43,8 @@ fn wrong_arguments_are_told_with_what_is_allowed() {
 
 #[test]
 fn expected_statuses_and_bodies_are_those_of_the_arguments() {
-    let given = arguments(&["http://a/", "--expect-status", "404", "--expect-body-part", "a", "--expect-body-part", "b"]);
+    let given =
+        arguments(&["http://a/", "--expect-status", "404", "--expect-body-part", "a", "--expect-body-part", "b"]);
     let given = given.unwrap();
     let statuses = given.expect.expect_status.unwrap();
     assert!(statuses.contains(404) && !statuses.contains(200) && given.expect.body_check().unwrap().is_some());
@@ -152,7 +156,10 @@ fn a_request_for_its_own_connection_asks_the_server_to_close() {
 #[test]
 fn arguments_of_ammo_want_ammo_and_a_known_format() {
     check_refused(&["http://a/", "--answers", "x"], "--ammo");
-    check_refused(&["http://a/", "--ammo", "x", "--ammo-format", "csv"], "phantom, urls, ndjson, har, access-log, uri, uripost, jsonline");
+    check_refused(
+        &["http://a/", "--ammo", "x", "--ammo-format", "csv"],
+        "phantom, urls, ndjson, har, access-log, uri, uripost, jsonline",
+    );
     check_refused(&["http://a/", "--ammo", "x", "--body", "y"], "--body");
     let read =
         arguments(&["http://a/", "--ammo", "x", "--ammo-format", "har", "--loops", "3", "--shuffle", "7"]).unwrap();

@@ -206,6 +206,7 @@ mod showing {
             interval_seconds: 1,
             phases: Vec::new(),
             tags: Vec::new(),
+            passes: None,
             server: Vec::new(),
             unchecked: 0,
             unasked: 0,

@@ -3,8 +3,7 @@
 //! A loop makes a tag's record when the tag first occurs and then only counts, so the sending path stays free of allocations. The
 //! histograms have two significant digits: [`TAGS_MAX`](crate::ammo::TAGS_MAX) of them take three megabytes for each loop.
 
-use super::ledger::{Judged, Lost};
-use super::observing::Correction;
+use super::ended::{Correction, Judged, Lost};
 use crate::recording::{LONGEST_NS, Percentiles, TagResult};
 use crate::source::TagNames;
 use hdrhistogram::Histogram;
@@ -30,7 +29,8 @@ struct Record {
 
 impl Record {
     fn new() -> Record {
-        let latency = Histogram::new_with_bounds(1, LONGEST_NS, DIGITS).expect("the bounds are in order, and the digits few");
+        let latency =
+            Histogram::new_with_bounds(1, LONGEST_NS, DIGITS).expect("the bounds are in order, and the digits few");
         Record { right: 0, wrong: 0, failed: 0, latency }
     }
 
@@ -115,7 +115,13 @@ impl ByTag {
         let unknown = planned.saturating_sub(known);
         if unknown > 0 && !results.is_empty() {
             let latency = Percentiles::default();
-            results.push(TagResult { name: NEVER_READ.to_owned(), requests: unknown, answered: 0, errors: unknown, latency });
+            results.push(TagResult {
+                name: NEVER_READ.to_owned(),
+                requests: unknown,
+                answered: 0,
+                errors: unknown,
+                latency,
+            });
         }
         results
     }

@@ -1,7 +1,7 @@
 //! One connection: bytes of replies in, bytes of requests out.
 
-use super::generator::{Generator, SlotNo, Then};
-use super::ledger::Lost;
+use super::ended::Lost;
+use super::generator::{Gathers, Generator, SlotNo, Then};
 use super::observing::Gathered;
 use crate::reply::{ReceivedReply, ReplyReader};
 use reactor::{Closed, Io, Protocol};
@@ -19,15 +19,19 @@ pub(super) struct Client {
     slot: SlotNo,
     is_made: bool,
     reader: ReplyReader,
-    /// The received part of the body, if there is an observer.
+    /// The received part of the reply, if somebody reads it.
     body: Option<Gathered>,
     /// The transport's error.
     failure: Option<String>,
 }
 
 impl Client {
-    pub(super) fn new(generator: Rc<RefCell<Generator>>, slot: SlotNo, observes: bool) -> Self {
-        let body = observes.then(Gathered::default);
+    pub(super) fn new(generator: Rc<RefCell<Generator>>, slot: SlotNo, gathers: Gathers) -> Self {
+        let body = match gathers {
+            Gathers::Nothing => None,
+            Gathers::Body => Some(Gathered::new(false)),
+            Gathers::HeadAndBody => Some(Gathered::new(true)),
+        };
         Self { generator, slot, is_made: false, reader: ReplyReader::default(), body, failure: None }
     }
 

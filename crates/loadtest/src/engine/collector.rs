@@ -4,7 +4,8 @@
 //! is released. So the memory of a run grows only by a line of numbers for each row, and there are at most [`INTERVALS_MAX`]
 //! rows.
 
-use super::observing::{Correction, Corrections};
+use super::ended::Correction;
+use super::observing::Corrections;
 use super::slice::{Counts, Slice, histogram};
 use crate::recording::{INTERVALS_MAX, Interval, Percentiles, Phase, RequestCounts};
 use hdrhistogram::Histogram;

@@ -96,7 +96,7 @@ impl Driver {
         loop {
             // The clock is read only if a connection is begun: this runs in each tick.
             let Some(slot) = generator.begin_connection(at.lp().now_ns()) else { return };
-            let client = Client::new(Rc::clone(&self.generator), slot, generator.observes());
+            let client = Client::new(Rc::clone(&self.generator), slot, generator.gathers());
             match at.connect(self.to.clone(), Box::new(client)) {
                 Ok(id) => generator.name_connection(slot, id),
                 Err(failure) => generator.connection_ended(slot, Some(failure.to_string())),
@@ -179,6 +179,12 @@ impl Driver {
                 self.refill(&mut generator, at);
             }
         }
+        while let Some((slot, id)) = generator.next_rested(now_ns) {
+            let now_ns = at.lp().precise_now_ns();
+            if let Some(connection) = at.connection(id) {
+                generator.fill(slot, now_ns, now_ns, connection.into_output());
+            }
+        }
         while let Some((slot, id)) = generator.next_free() {
             let now_ns = at.lp().precise_now_ns();
             // A connection that is not found is about to end; the generator is informed in this tick.
@@ -224,8 +230,18 @@ impl Driver {
             observing.flush();
             (observing.unchecked, observing.unlogged)
         });
-        let unasked = generator.unasked;
-        let done = Done { sending_error, last_reply_ns, seconds, saturated_seconds, unchecked, unlogged, by_tag, unasked };
+        let (unasked, passes) = (generator.unasked, generator.take_passes());
+        let done = Done {
+            sending_error,
+            last_reply_ns,
+            seconds,
+            saturated_seconds,
+            unchecked,
+            unlogged,
+            by_tag,
+            unasked,
+            passes,
+        };
         // The collector takes reports until each loop is done, so a full queue soon has room.
         generator.ledger.report_done(Report::Done { loop_index: self.loop_index, done: Box::new(done) });
         self.stage = Stage::Done;

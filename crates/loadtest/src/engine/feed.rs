@@ -95,6 +95,8 @@ pub(super) enum Fed {
     One(Described),
     /// The source is behind.
     NotYet,
+    /// The user of a scenario thinks.
+    Thinking,
     /// There are no more.
     Ended,
 }
@@ -321,7 +323,7 @@ mod tests {
         loop {
             match feed.append_next(&mut bytes) {
                 Fed::One(described) => return Some((described.index, String::from_utf8(bytes).unwrap())),
-                Fed::Ended => return None,
+                Fed::Ended | Fed::Thinking => return None,
                 Fed::NotYet => assert!(begun.elapsed() < PATIENCE, "no request came"),
             }
             std::thread::yield_now();

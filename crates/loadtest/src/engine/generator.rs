@@ -13,14 +13,17 @@
 //! the connection takes the first waiting request. A request that has waited for the timeout is dropped as unsent, because its
 //! reply could only be late.
 //!
-//! Closed model: each connection sends its next request after a reply, and is reopened after it has ended.
+//! Closed model: each connection sends its next request after a reply, and is reopened after it has ended. In a scenario it is that
+//! of a user, who may think before.
 //!
 //! With a new connection for each request, a due request opens one, and takes it once it is established.
 
+use super::ended::{Ended, Judged, Lost};
 use super::feed::{Fed, Feed};
-use super::ledger::{Answered, Judged, Ledger, Lost, SliceNo};
-use super::observing::{Ended, Gathered, Observing};
+use super::ledger::{Answered, Ledger, SliceNo};
+use super::observing::{Gathered, Observing};
 use super::plan::Plan;
+use super::users::{Passes, Users};
 use crate::reply::ReceivedReply;
 use crate::source::Described;
 use crate::statuses::StatusSet;
@@ -95,6 +98,14 @@ struct Slot {
     reply_bytes: u64,
 }
 
+/// The part of replies that somebody reads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Gathers {
+    Nothing,
+    Body,
+    HeadAndBody,
+}
+
 /// The next action on a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Then {
@@ -111,6 +122,8 @@ pub(super) struct Generator {
     pace: Pace,
     lp: Loop,
     feed: Feed,
+    /// Makes the requests instead of the feed.
+    users: Option<Users>,
     pub(super) ledger: Ledger,
     pub(super) observing: Option<Observing>,
     slots: Vec<Slot>,
@@ -128,12 +141,19 @@ pub(super) struct Generator {
 }
 
 impl Generator {
-    pub(super) fn new(terms: Terms, lp: Loop, feed: Feed, ledger: Ledger, observing: Option<Observing>) -> Self {
+    pub(super) fn new(
+        terms: Terms,
+        lp: Loop,
+        (feed, users): (Feed, Option<Users>),
+        ledger: Ledger,
+        observing: Option<Observing>,
+    ) -> Self {
         Self {
             terms,
             pace: Pace::Opening,
             lp,
             feed,
+            users,
             ledger,
             observing,
             slots: Vec::new(),
@@ -179,17 +199,38 @@ impl Generator {
         self.is_starving
     }
 
-    /// Whether bodies are gathered for an observer.
-    pub(super) fn observes(&self) -> bool {
-        self.observing.as_ref().is_some_and(|observing| observing.has_observer)
+    /// The part of replies that the observer or the users of a scenario read.
+    pub(super) fn gathers(&self) -> Gathers {
+        match &self.observing {
+            _ if self.users.is_some() => Gathers::HeadAndBody,
+            Some(observing) if observing.has_observer => Gathers::Body,
+            _ => Gathers::Nothing,
+        }
+    }
+
+    /// The passes of a scenario's users, at the end.
+    pub(super) fn take_passes(&mut self) -> Option<Passes> {
+        self.users.as_mut().map(|users| std::mem::take(&mut users.passes))
     }
 
     /// The moment at which the next request is due.
     pub(super) fn next_due_ns(&self) -> Option<u64> {
         match &self.pace {
             Pace::Open(plan) => plan.next_due_ns(),
-            _ => None,
+            _ => self.users.as_ref().and_then(Users::next_due_ns),
         }
+    }
+
+    /// The connection of a user whose time to think is over.
+    pub(super) fn next_rested(&mut self, now_ns: u64) -> Option<(SlotNo, ConnectionId)> {
+        let users = self.users.as_mut()?;
+        // A connection that has ended meanwhile is opened again, and then sends.
+        while let Some(slot) = users.next_rested(now_ns) {
+            if let Some(id) = self.slots[slot as usize].id {
+                return Some((slot, id));
+            }
+        }
+        None
     }
 
     // Connections.
@@ -270,6 +311,9 @@ impl Generator {
         }
         while let Some(lost) = self.slots[slot as usize].in_flight.pop_front() {
             self.in_flight -= 1;
+            if let Some(users) = &mut self.users {
+                users.lost(slot);
+            }
             let is_overdue = now_ns.saturating_sub(lost.sent_ns) >= self.terms.timeout_ns;
             // Requests after one that timed out are lost with its connection.
             let cause = if cause == Lost::Timeout && !is_overdue { &Lost::Closed } else { &cause };
@@ -423,8 +467,13 @@ impl Generator {
             return false;
         }
         let before = output.len();
-        let described = match self.feed.append_next(output) {
+        let fed = match &mut self.users {
+            None => self.feed.append_next(output),
+            Some(users) => users.append_next(slot, now_ns, output),
+        };
+        let described = match fed {
             Fed::One(described) => described,
+            Fed::Thinking => return false,
             Fed::NotYet => {
                 self.is_starving = true;
                 return false;
@@ -490,6 +539,10 @@ impl Generator {
         let is_expected = match request.described.expected_status {
             0 => self.terms.expected.contains(reply.status),
             expected => reply.status == expected,
+        };
+        let is_expected = match &mut self.users {
+            None => is_expected,
+            Some(users) => users.replied(slot, (is_expected, reply.status), body, now_ns) && is_expected,
         };
         let judged = match (latency_ns > self.terms.timeout_ns, is_expected) {
             (true, _) => Judged::Late,

@@ -1,6 +1,7 @@
 //! The records of one loop: slices by planned moment, the sending error, and a pulse each second for the live screen.
 
 use super::by_tag::ByTag;
+use super::ended::{Judged, Lost};
 use super::report::{Pulse, Report};
 use super::slice::{Slice, histogram};
 use crate::recording::LONGEST_NS;
@@ -15,46 +16,6 @@ const SPARE_SLICES_MAX: usize = 4;
 
 /// The number of a slice of this loop; ascends with time.
 pub(super) type SliceNo = u64;
-
-/// The verdict on a reply.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Judged {
-    Right,
-    Wrong,
-    Late,
-}
-
-/// Why a request has no reply.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Lost {
-    /// No connection was made, for this reason.
-    Connect(String),
-    Closed,
-    Timeout,
-    Malformed,
-    /// More arrived than was asked for.
-    Surplus,
-    Unsent,
-}
-
-impl Lost {
-    /// Whether the request was given up after the timeout.
-    pub(super) fn is_given_up(&self) -> bool {
-        matches!(self, Lost::Timeout | Lost::Unsent)
-    }
-
-    /// The cause in the log of requests.
-    pub(super) fn name(&self) -> &'static str {
-        match self {
-            Lost::Connect(_) => "no connection",
-            Lost::Closed => "connection closed",
-            Lost::Timeout => "timeout",
-            Lost::Malformed => "malformed reply",
-            Lost::Surplus => "more than was asked for",
-            Lost::Unsent => "never sent",
-        }
-    }
-}
 
 /// A reply's figures.
 #[derive(Clone, Copy, Debug)]

@@ -19,12 +19,13 @@
 //!   [`INTERVALS_MAX`](crate::recording::INTERVALS_MAX), requests read ahead by batches.
 //!
 //! Code map: `plan` (moments), `generator` (decisions), `driver` and `client` (their execution on the loop), `feed` (requests),
-//! `ledger`, `slice` and `by_tag` (recording), `observing` (replies to compare), `request_log`, `collector`, `validity`, `progress`, `room`.
+//! `users` (of a scenario), `ended`, `ledger`, `slice` and `by_tag` (recording), `observing` (replies to compare), `request_log`, `collector`, `validity`, `progress`, `room`.
 
 mod by_tag;
 mod client;
 mod collector;
 mod driver;
+mod ended;
 mod feed;
 mod generator;
 mod ledger;
@@ -36,11 +37,13 @@ mod request_log;
 pub mod room;
 mod saturation;
 mod slice;
+mod users;
 mod validity;
 
 use crate::live::RunProgress;
 use crate::profile::Profile;
-use crate::recording::{Latencies, Recording, Validity};
+use crate::recording::{Latencies, PassCounts, Recording, Validity};
+use crate::scenario::Scenario;
 use crate::source::{Observer, RequestSource, SourceError, TagNames};
 use crate::statuses::StatusSet;
 use by_tag::ByTag;
@@ -61,6 +64,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime};
+use users::{Passes, Users};
 use validity::Figures;
 
 pub use request_log::RequestLog;
@@ -93,6 +97,13 @@ pub enum Load {
     Closed {
         /// Length of the load.
         duration: Duration,
+    },
+    /// Closed as well, but each connection is a user who follows a scenario.
+    Users {
+        /// Length of the load.
+        duration: Duration,
+        /// What each of them does.
+        scenario: Arc<Scenario>,
     },
 }
 
@@ -161,6 +172,8 @@ pub struct Finished {
     pub unlogged: u64,
     /// Why the log is incomplete, if writing failed.
     pub log_failure: Option<String>,
+    /// The first values that users of a scenario did not find in replies.
+    pub missing_values: Vec<String>,
 }
 
 /// Why a run without requests is not valid.
@@ -182,6 +195,7 @@ pub fn run(
 struct Parts {
     terms: Terms,
     feed: Feed,
+    users: Option<Users>,
     ledger: Ledger,
     observing: Option<Observing>,
 }
@@ -215,13 +229,21 @@ fn start(
         Some((ends, thread)) => (ends.into_iter().map(Some).collect(), Some(thread)),
         None => ((0..loops).map(|_| None).collect::<Vec<_>>(), None),
     };
-    let rows = Rows { row_ns: u64::from(row_seconds(settings.seconds())) * 1_000_000_000, has_pulse, has_tags: tags.is_some() };
+    let rows = Rows {
+        row_ns: u64::from(row_seconds(settings.seconds())) * 1_000_000_000,
+        has_pulse,
+        has_tags: tags.is_some(),
+    };
     let (sender, reports) = sync_channel(REPORTS_MAX);
     let (mut parts, mut returns) = (Vec::new(), Vec::new());
     for (index, (feed, observing)) in feeds.into_iter().zip(observing).enumerate() {
         let (give_back, returned) = sync_channel(RETURNED_SLICES_MAX);
         let ledger = Ledger::new(index, rows, sender.clone(), returned);
-        parts.push(Mutex::new(Some(Parts { terms: settings.terms(index), feed, ledger, observing })));
+        let users = match &settings.load {
+            Load::Users { scenario, .. } => Some(Users::new(Arc::clone(scenario), index, loops)),
+            Load::Open { .. } | Load::Closed { .. } => None,
+        };
+        parts.push(Mutex::new(Some(Parts { terms: settings.terms(index), feed, users, ledger, observing })));
         returns.push(give_back);
     }
     let signals = Arc::new(Signals::default());
@@ -249,13 +271,15 @@ fn start_loops(
     reactor.set_up(move |setup| {
         let lp = setup.lp().clone();
         let taken = parts[lp.index()].lock().unwrap_or_else(PoisonError::into_inner).take();
-        let Parts { terms, feed, ledger, observing } = taken.expect("each loop is set up once");
+        let Parts { terms, feed, users, ledger, observing } = taken.expect("each loop is set up once");
         let load = match &load {
             Load::Open { profile, .. } => LoopLoad::Open { profile: Arc::clone(profile), loops },
-            Load::Closed { duration } => LoopLoad::Closed { duration_ns: nanoseconds(*duration) },
+            Load::Closed { duration } | Load::Users { duration, .. } => {
+                LoopLoad::Closed { duration_ns: nanoseconds(*duration) }
+            }
         };
         let (loop_index, timeout_ns) = (lp.index(), terms.timeout_ns);
-        let generator = Generator::new(terms, lp, feed, ledger, observing);
+        let generator = Generator::new(terms, lp, (feed, users), ledger, observing);
         let driver = Driver::new(generator, Arc::clone(&signals), load, to.clone(), (loop_index, timeout_ns));
         setup.add_state(Box::new(driver));
     });
@@ -315,9 +339,10 @@ impl Started {
         let found = self.observer.and_then(|thread| thread.join().ok()).unwrap_or_default();
         let failure = self.failure.lock().unwrap_or_else(PoisonError::into_inner).take();
         let unlogged = end.unlogged;
+        let missing_values = end.passes.as_mut().map(|passes| std::mem::take(&mut passes.faults)).unwrap_or_default();
         let tags = self.tags.unwrap_or_default();
         let recording = recording(settings, collector, (&found, &tags), end, (started, start_ns));
-        Ok(Finished { recording, failure, unlogged, log_failure: found.log_failure })
+        Ok(Finished { recording, failure, unlogged, log_failure: found.log_failure, missing_values })
     }
 }
 
@@ -327,6 +352,7 @@ struct RunEnd {
     figures: Figures,
     last_reply_ns: u64,
     by_tag: ByTag,
+    passes: Option<Passes>,
     unchecked: u64,
     unlogged: u64,
     unasked: u64,
@@ -336,7 +362,7 @@ impl Default for RunEnd {
     fn default() -> Self {
         let figures = Figures { sending_error: histogram(), latency_p50_ns: 0, seconds: 0, saturated_seconds: 0 };
         let by_tag = ByTag::default();
-        Self { loops_done: 0, figures, last_reply_ns: 0, by_tag, unchecked: 0, unlogged: 0, unasked: 0 }
+        Self { loops_done: 0, figures, last_reply_ns: 0, by_tag, passes: None, unchecked: 0, unlogged: 0, unasked: 0 }
     }
 }
 
@@ -347,6 +373,9 @@ impl RunEnd {
         self.last_reply_ns = self.last_reply_ns.max(done.last_reply_ns);
         if let Some(by_tag) = &done.by_tag {
             self.by_tag.add(by_tag);
+        }
+        if let Some(passes) = &done.passes {
+            self.passes.get_or_insert_default().add(passes);
         }
         self.unchecked += done.unchecked;
         self.unlogged += done.unlogged;
@@ -369,7 +398,7 @@ fn recording(
     let validity = match settings.load {
         _ if outcome.planned == 0 => Validity::Invalid(NO_REQUESTS.to_owned()),
         Load::Open { .. } => end.figures.judge(settings.loops()),
-        Load::Closed { .. } => Validity::Valid,
+        Load::Closed { .. } | Load::Users { .. } => Validity::Valid,
     };
     let tags = end.by_tag.results(tags, &found.by_tag, outcome.planned);
     let phases = collected.phases(&settings.phases(seconds), settings.timeout);
@@ -385,6 +414,7 @@ fn recording(
         interval_seconds: row_seconds,
         phases,
         tags,
+        passes: end.passes.map(|passes| PassCounts { complete: passes.complete, given_up: passes.given_up }),
         server: Vec::new(),
         unchecked: end.unchecked,
         unasked: end.unasked,
@@ -397,7 +427,7 @@ impl LoadSettings {
     fn profile(&self) -> Option<&Arc<Profile>> {
         match &self.load {
             Load::Open { profile, .. } => Some(profile),
-            Load::Closed { .. } => None,
+            Load::Closed { .. } | Load::Users { .. } => None,
         }
     }
 
@@ -410,7 +440,7 @@ impl LoadSettings {
     fn seconds(&self) -> f64 {
         match &self.load {
             Load::Open { profile, .. } => profile.seconds(),
-            Load::Closed { duration } => duration.as_secs_f64(),
+            Load::Closed { duration } | Load::Users { duration, .. } => duration.as_secs_f64(),
         }
     }
 
@@ -421,7 +451,7 @@ impl LoadSettings {
         let connections_at_start = match &self.load {
             _ if self.new_connections => 0,
             Load::Open { connections_at_start, .. } => share(*connections_at_start).min(connections_max),
-            Load::Closed { .. } => connections_max,
+            Load::Closed { .. } | Load::Users { .. } => connections_max,
         };
         Terms {
             timeout_ns: nanoseconds(self.timeout),
@@ -437,6 +467,7 @@ impl LoadSettings {
     pub(crate) fn load_text(&self) -> String {
         let duration = match &self.load {
             Load::Open { profile, .. } => return profile.to_string(),
+            Load::Users { duration, .. } => return format!("{} users, {duration:?}", self.connections),
             Load::Closed { duration } => duration,
         };
         let pipelined = if self.pipeline > 1 { format!(", {} pipelined", self.pipeline) } else { String::new() };
@@ -450,7 +481,7 @@ impl LoadSettings {
             Load::Open { profile, .. } => {
                 profile.parts().iter().map(|part| (part.name.clone(), part.from, part.to)).collect()
             }
-            Load::Closed { .. } => vec![(self.load_text(), 0.0, seconds)],
+            Load::Closed { .. } | Load::Users { .. } => vec![(self.load_text(), 0.0, seconds)],
         }
     }
 }

@@ -4,7 +4,7 @@
 //! it is full, a batch is dropped and counted, because the plan must not wait. Verdicts that differ from the status alone are
 //! [`Correction`]s, added up by row and part, and by tag, until the run is over.
 
-use super::ledger::Judged;
+use super::ended::{Correction, Ended, Judged};
 use super::request_log::RequestLog;
 use crate::reply::BodyReceiver;
 use crate::source::{Described, OBSERVED_BODY_BYTES_MAX, Observed, ObservedReply, Observer, ReplyVerdict};
@@ -21,9 +21,11 @@ const QUEUED_BATCHES: usize = 64;
 /// The number without bodies: 24 MB.
 const QUEUED_BATCHES_BODILESS: usize = 1024;
 
-/// The body kept for the observer, up to a bound.
+/// The reply kept for the observer and for the user of a scenario: its body, up to a bound.
 #[derive(Debug, Default)]
 pub(super) struct Gathered {
+    /// The head, if it is kept.
+    head: Option<Vec<u8>>,
     bytes: Vec<u8>,
     is_cut: bool,
 }
@@ -34,33 +36,31 @@ impl BodyReceiver for Gathered {
         self.is_cut |= bytes.len() > room;
         self.bytes.extend_from_slice(&bytes[..bytes.len().min(room)]);
     }
+
+    fn head(&mut self, bytes: &[u8]) {
+        if let Some(head) = &mut self.head {
+            head.clear();
+            head.extend_from_slice(bytes);
+        }
+    }
 }
 
 impl Gathered {
+    pub(super) fn new(keeps_head: bool) -> Self {
+        Self { head: keeps_head.then(Vec::new), ..Self::default() }
+    }
+
+    /// Head and body.
+    pub(super) fn parts(&self) -> (&[u8], &[u8]) {
+        (self.head.as_deref().unwrap_or_default(), &self.bytes)
+    }
+
     /// Prepares for the next reply. Releases the storage of an unusually large body.
     pub(super) fn clear(&mut self) {
         self.bytes.clear();
         self.bytes.shrink_to(BATCH_BYTES);
         self.is_cut = false;
     }
-}
-
-/// The end of one request.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Ended {
-    /// `None`: the request was never read from its source.
-    pub(super) described: Option<Described>,
-    /// Where it counts: row of time, part of the profile.
-    pub(super) place: (u32, u32),
-    /// From the start of the run.
-    pub(super) planned_ns: u64,
-    pub(super) latency_ns: u64,
-    pub(super) service_ns: u64,
-    pub(super) received_bytes: u64,
-    /// The status and its verdict. `None`: no reply arrived.
-    pub(super) reply: Option<(u16, Judged)>,
-    /// Why none arrived.
-    pub(super) cause: &'static str,
 }
 
 #[derive(Debug, Default)]
@@ -88,7 +88,7 @@ pub(super) struct Observing {
 impl Observing {
     /// Adds a request that has ended; `body` is that of its reply.
     pub(super) fn note(&mut self, ended: Ended, body: Option<&Gathered>) {
-        let is_cut = body.is_some_and(|body| {
+        let is_cut = body.filter(|_| self.has_observer).is_some_and(|body| {
             self.batch.bodies.extend_from_slice(&body.bytes);
             body.is_cut
         });
@@ -125,15 +125,6 @@ impl Batch {
         self.bodies.clear();
         self.bodies.shrink_to(2 * BATCH_BYTES);
     }
-}
-
-/// Verdicts in one row and part that differ from the status alone.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Correction {
-    pub(super) found_right: u64,
-    pub(super) found_wrong: u64,
-    /// Sum of the latencies of replies found right, minus those found wrong.
-    pub(super) right_ns: i128,
 }
 
 /// By row of time and part of the profile. Bounded by the number of rows and parts.
@@ -260,7 +251,7 @@ mod tests {
     }
 
     fn gathered(bytes: &[u8]) -> Gathered {
-        Gathered { bytes: bytes.to_vec(), is_cut: false }
+        Gathered { head: None, bytes: bytes.to_vec(), is_cut: false }
     }
 
     #[test]

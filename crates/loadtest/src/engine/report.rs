@@ -2,6 +2,7 @@
 
 use super::by_tag::ByTag;
 use super::slice::Slice;
+use super::users::Passes;
 use hdrhistogram::Histogram;
 
 /// Largest number of reports that wait for the collector. Loops never wait for it: see
@@ -55,4 +56,6 @@ pub(super) struct Done {
     pub(super) by_tag: Option<ByTag>,
     /// Connections on which bytes arrived although no request was in flight.
     pub(super) unasked: u64,
+    /// Passes of a scenario's users.
+    pub(super) passes: Option<Passes>,
 }

@@ -7,8 +7,7 @@
 //! `at` is the planned moment in seconds from the start of the run. The observer's thread writes, so `result` is the final verdict.
 //! Its queue is bounded: if the file is slower than the load, requests are left out and counted.
 
-use super::ledger::Judged;
-use super::observing::Ended;
+use super::ended::{Ended, Judged};
 use crate::source::{ReplyVerdict, TagNames};
 use std::fmt::Write as _;
 use std::fs::File;
@@ -47,8 +46,7 @@ impl RequestLog {
     /// A log that is written to `output`.
     pub fn of(output: Box<dyn Write + Send>, is_csv: bool) -> io::Result<RequestLog> {
         let format = if is_csv { LogFormat::Csv } else { LogFormat::Ndjson };
-        let mut log =
-            RequestLog { format, output, names: None, known: Vec::new(), line: String::new(), failure: None };
+        let mut log = RequestLog { format, output, names: None, known: Vec::new(), line: String::new(), failure: None };
         if is_csv {
             writeln!(log.output, "{COLUMNS}")?;
         }
@@ -172,7 +170,16 @@ mod tests {
         let described = Some(Described { index: 7, tag: 1, ..Described::default() });
         let (service_ns, received_bytes) = if reply.is_some() { (790_100, 431) } else { (0, 0) };
         let (planned_ns, latency_ns) = (1_250_000_000, 812_400);
-        Ended { described, place: (0, 0), planned_ns, latency_ns, service_ns, received_bytes, reply, cause: "connection closed" }
+        Ended {
+            described,
+            place: (0, 0),
+            planned_ns,
+            latency_ns,
+            service_ns,
+            received_bytes,
+            reply,
+            cause: "connection closed",
+        }
     }
 
     fn logged(is_csv: bool, bytes_max: usize) -> (String, Option<String>) {

@@ -41,11 +41,7 @@ impl Table {
     }
 
     /// Adds a row; the cell of this column is shown as an error.
-    pub(super) fn row_with_errors<T: AsRef<str>>(
-        &mut self,
-        cells: impl IntoIterator<Item = T>,
-        errors: Option<usize>,
-    ) {
+    pub(super) fn row_with_errors<T: AsRef<str>>(&mut self, cells: impl IntoIterator<Item = T>, errors: Option<usize>) {
         self.body.push_str("<tr>");
         self.cells(cells, errors);
     }

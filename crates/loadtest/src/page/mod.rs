@@ -33,7 +33,11 @@ pub fn html(run: &Recording, comparison: Option<&SideBySide>) -> String {
     let mut out = head(&target);
     match comparison {
         None => {
-            let _ = write!(out, "<header>\n<p class=\"soft\">Load test</p>\n<h1>{target}</h1>\n{}</header>\n<main>\n", summary(run));
+            let _ = write!(
+                out,
+                "<header>\n<p class=\"soft\">Load test</p>\n<h1>{target}</h1>\n{}</header>\n<main>\n",
+                summary(run)
+            );
         }
         Some(comparison) => {
             let _ = write!(out, "{}<main>\n{}", compared::header(comparison), compared::html(comparison));
@@ -55,7 +59,12 @@ pub fn html(run: &Recording, comparison: Option<&SideBySide>) -> String {
     section(&mut out, "Distribution", DISTRIBUTION_LEAD, &distributions(run));
     section(&mut out, "Errors", "", &errors(run));
     if run.tags.len() > 1 {
-        section(&mut out, "Tags", "Requests by their tag, most frequent first. Latencies are accurate to 1 %.", &tags(run));
+        section(
+            &mut out,
+            "Tags",
+            "Requests by their tag, most frequent first. Latencies are accurate to 1 %.",
+            &tags(run),
+        );
     }
     if !run.phases.is_empty() {
         section(&mut out, "Phases", "", &phases(run));
@@ -107,7 +116,8 @@ fn verdicts(run: &Recording) -> String {
     let (errors, verdict) = (run.outcome.errors(), escaped(&validity(run)));
     let mut out = String::new();
     if errors > 0 {
-        let _ = writeln!(out, "<p class=\"verdict invalid\"><b>Errors:</b> {}</p>", escaped(&errors_text(&run.outcome)));
+        let _ =
+            writeln!(out, "<p class=\"verdict invalid\"><b>Errors:</b> {}</p>", escaped(&errors_text(&run.outcome)));
     }
     let (class, word, verdict) = match &run.validity {
         Validity::Invalid(_) => ("invalid", "Invalid:", verdict.trim_start_matches("INVALID: ")),
@@ -137,6 +147,9 @@ fn tiles(run: &Recording) -> String {
         ("latency, max", duration(latency.max)),
         ("errors", share(outcome.errors(), outcome.planned)),
     ];
+    if let Some(passes) = run.passes {
+        tiles.push(("complete passes", count(passes.complete)));
+    }
     if run.is_rated {
         tiles.push(("rating", rating(outcome.rating)));
     }

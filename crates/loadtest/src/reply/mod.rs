@@ -55,6 +55,10 @@ pub struct ReceivedReply {
 pub trait BodyReceiver {
     /// A piece of the body.
     fn push(&mut self, bytes: &[u8]);
+
+    /// The head of the reply, or of an interim one, before its body.
+    #[inline]
+    fn head(&mut self, _bytes: &[u8]) {}
 }
 
 /// Discards the body.
@@ -108,6 +112,7 @@ impl ReplyReader {
             match &mut self.state {
                 State::Head => {
                     let Some(head) = head::read(rest)? else { return Ok((used, None)) };
+                    body.head(&rest[..head.bytes]);
                     used += head.bytes;
                     self.begin(&head, is_head)?;
                 }
