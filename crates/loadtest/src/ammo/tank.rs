@@ -228,6 +228,7 @@ mod records {
         check_fault(uris("\n/a tag1 tag2\n"), 2, "a tag has no blanks");
         check_fault(uris("users\n"), 1, "begins with /");
         check_fault(posts("3 /a\nabc\nx /b\n"), 3, "expected SIZE URI");
+        check_fault(posts("5 /a\na\nb\nc\nx /b\n"), 5, "expected SIZE URI");
         check_fault(
             posts("2 /a\nabc\n2 /b\nxy\n"),
             2,
