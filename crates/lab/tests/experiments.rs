@@ -107,6 +107,9 @@ fn the_page_stands_alone_and_explains_each_model_that_ran() {
     }
     assert_eq!(page.matches("<section>").count(), 3);
     assert_eq!(page.matches("<svg").count(), 4, "a comparison, and the timelines of each");
+    let scrolled = page.matches("<div class=\"wide drawing\"><svg").count();
+    assert_eq!(scrolled, 4, "a narrow page scrolls each drawing instead of shrinking its labels");
+    assert!(page.contains(".drawing svg { min-width: 700px; }"));
     for text in
         ["no thread ever waits", "One thread takes the requests", "prefers-color-scheme: dark", "12. IO-aware pool"]
     {

@@ -721,7 +721,7 @@ mod tests {
 
     #[test]
     fn equal_servers_differ_in_at_most_one_of_twenty_comparisons_whatever_the_noise() {
-        check_error_rate(ROUNDS_USUAL, 2_000, BUSY);
+        check_error_rate(ROUNDS_USUAL, 1_000, BUSY);
         check_error_rate(8, 1_000, Noise { turn: 0.2, drift: -0.02, ..BUSY });
         check_error_rate(7, 1_000, Noise { turn: 0.0, disturbed: 0.3, ..BUSY });
     }

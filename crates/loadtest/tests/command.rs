@@ -72,6 +72,31 @@ fn two_servers_are_both_checked_before_the_first_turn() {
 }
 
 #[test]
+fn a_scenario_a_log_and_expectations_are_options_of_the_command() {
+    let Some(program) = program() else { return };
+    let (server, folder) = (Server::start(|_| ok()), tempfile::tempdir().unwrap());
+    let (scenario, log) = (folder.path().join("users.toml"), folder.path().join("log.csv"));
+    let step = "[[step]]\npath = \"/a\"\ntake = { length = \"header:Content-Length\" }\n";
+    std::fs::write(&scenario, format!("{step}[[step]]\npath = \"/b/{{length}}\"\nthink = \"1ms\"\n")).unwrap();
+    let url = format!("http://{}/", server.address);
+    let [scenario_path, log_path] = [&scenario, &log].map(|path| path.to_str().unwrap());
+    let load = [&url, "--scenario", scenario_path, "--connections", "2", "--duration", "500ms", "--quiet", "--json"];
+    let expectations = ["--log", log_path, "--expect-status", "200", "--expect-body-part", "ell"];
+    let output = output(start(&program, &[&load[..], &expectations[..]].concat()));
+    let json: serde_json::Value = serde_json::from_slice(&output.stdout).expect("one JSON object");
+    assert!(json["passes"]["complete"].as_u64().unwrap() > 0 && json["errors"] == 0, "{json}");
+    let names: Vec<&str> = json["tags"].as_array().unwrap().iter().map(|tag| tag["name"].as_str().unwrap()).collect();
+    assert!(names.contains(&"GET /a") && names.contains(&"GET /b/{length}"), "{json}");
+    let lines = std::fs::read_to_string(&log).unwrap().lines().count() as u64;
+    assert_eq!(lines, 1 + json["requests"].as_u64().unwrap());
+
+    std::fs::write(&scenario, "[[step]]\npath = \"/a\"\n[[step]]\npath = \"/{token}\"\n").unwrap();
+    let output = self::output(start(&program, &load));
+    let told = text(&output.stderr);
+    assert!(!output.status.success() && told.contains("users.toml, line 3: step 2: path: \"{token}\""), "{told}");
+}
+
+#[test]
 fn what_cannot_be_loaded_is_told_on_standard_error() {
     let Some(program) = program() else { return };
     let unused = format!("http://{}/", unused_address());

@@ -33,7 +33,7 @@ pub fn page(report: &SeriesReport) -> String {
     html.push_str("</style></head><body><main>");
     introduction(&mut html, report);
     html.push_str("<h2>How long each model took</h2><p>On a logarithmic scale. The line is the optimum.</p>");
-    html.push_str(&comparison(report));
+    drawing(&mut html, &comparison(report));
     figures(&mut html, report);
     html.push_str("<h2>What each model shows</h2>");
     legend(&mut html);
@@ -138,5 +138,13 @@ fn section(html: &mut String, one: &ExperimentReport, report: &SeriesReport) {
         (true, models) => format!(" It is tied with {} of the models as the closest to the optimum.", models - 1),
         (false, _) => String::new(),
     };
-    let _ = write!(html, "<section><h3>{name} <code>{model}</code></h3><p>{text}{closest}</p>{chart}</section>");
+    let _ = write!(html, "<section><h3>{name} <code>{model}</code></h3><p>{text}{closest}</p>");
+    drawing(html, &chart);
+    html.push_str("</section>");
+}
+
+/// A drawing, which a narrow page scrolls rather than shrinks: its labels stay readable.
+fn drawing(html: &mut String, svg: &str) {
+    // Writing into a String does not fail.
+    let _ = write!(html, "<div class=\"wide drawing\">{svg}</div>");
 }
