@@ -1,7 +1,7 @@
 //! Long campaigns: those of the store itself, and those with tools of the nightly toolchain. If a tool is missing, each reports
 //! that instead of failing obscurely.
 
-use crate::tools;
+use crate::{schedules, tools};
 use std::path::Path;
 use std::process::Command;
 
@@ -62,7 +62,8 @@ fn nightly_cargo(arguments: &[&str]) -> Command {
 }
 
 /// `cargo xtask campaign NAME [ARGUMENT]…`: kills of the real binary, a siege of it, SQL compared with SQLite, views through
-/// power failures, databases on faulty disks, or a campaign of `crates/store/examples/campaign.rs`.
+/// power failures, databases on faulty disks, whole engines under the scheduler under test, or a campaign of
+/// `crates/store/examples/campaign.rs`.
 pub(crate) fn run(arguments: &[String]) -> Result<(), String> {
     match arguments {
         [name, rest @ ..] if name == "kill" => kill(rest),
@@ -70,6 +71,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), String> {
         [name, rest @ ..] if name == "sql" => sql(rest),
         [name, rest @ ..] if name == "views" => views(rest),
         [name, rest @ ..] if name == "docs-faults" => docs_faults(rest),
+        [name, rest @ ..] if name == "schedules" => schedules::run(rest),
         _ => store(arguments),
     }
 }

@@ -19,6 +19,7 @@ mod promtool;
 mod quick;
 mod redis;
 mod redis_clients;
+mod schedules;
 mod sources;
 mod tally;
 mod test_compiler;
@@ -62,8 +63,8 @@ const TASKS: &[Task] = &[
     },
     Task {
         name: "campaign",
-        usage: "crash|faults|damage|kill|siege|sql|views|docs-faults [--seed S] ...",
-        about: "crashes (--count N --threads T), faults and damage of a simulated disk, kills of the binary (--times N), all attacks on it at once (siege --seconds N), random SQL compared with SQLite (--queries N), views through power failures (--seconds N), databases on faulty disks (docs-faults --count N)",
+        usage: "crash|faults|damage|schedules|kill|siege|sql|views|docs-faults [--seed S] ...",
+        about: "crashes (--count N --threads T), faults and damage of a simulated disk, whole engines under chosen schedules (schedules --count N --threads T, or --mutants), kills of the binary (--times N), all attacks on it at once (siege --seconds N), random SQL compared with SQLite (--queries N), views through power failures (--seconds N), databases on faulty disks (docs-faults --count N)",
         run: campaign::run,
     },
     Task {

@@ -44,7 +44,8 @@ fn run_all(setup: bool) -> Result<(), String> {
     };
     let mut tally = Tally::default();
     let outcome = step("lints and tests", || run_programs(&mut tally, &["--workspace"], prepare))
-        .and(step("documentation and its examples", || document(&mut tally)))
+        .and(step("schedules of the store", || count(&mut tally, &SCHEDULES)))
+        .and(step("documentation and its examples", || count(&mut tally, &DOCUMENTATION)))
         .and_then(|()| if tally.passed > 0 { Ok(()) } else { Err("no test was run".to_string()) });
     println!("{}", tally.summary());
     outcome
@@ -71,10 +72,15 @@ fn install_checkers() {
     }
 }
 
-/// Makes the documentation of all libraries, and runs and counts the examples in it.
-fn document(tally: &mut Tally) -> Result<(), String> {
+/// Whole engines under the scheduler under test. The store is built once more for it.
+const SCHEDULES: [&str; 6] = ["--package", "store", "--features", "schedules", "--test", "schedules"];
+/// The examples in the documentation of all libraries, which is made before they run.
+const DOCUMENTATION: [&str; 3] = ["--workspace", "--no-fail-fast", "--doc"];
+
+/// Builds and runs the tests that cargo selects by these arguments, and counts them.
+fn count(tally: &mut Tally, targets: &[&str]) -> Result<(), String> {
     let mut cargo = Command::new("cargo");
-    cargo.args(["test", "--workspace", "--locked", "--no-fail-fast", "--doc"]);
+    cargo.args(["test", "--locked"]).args(targets);
     // With the compiler of the test programs, the libraries are not built again; the documenter makes the documentation.
     let mut child = test_compiler::use_in(&mut cargo)?
         .current_dir(tools::root())
@@ -90,7 +96,7 @@ fn document(tally: &mut Tally) -> Result<(), String> {
     let status = child.wait().map_err(|error| format!("waiting for cargo: {error}"))?;
     if !status.success() {
         tally.failed = tally.failed.max(1);
-        return Err(format!("the documentation and its examples ended with {status}"));
+        return Err(format!("the tests of `{}` ended with {status}", targets.join(" ")));
     }
     Ok(())
 }

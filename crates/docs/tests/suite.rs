@@ -6,6 +6,12 @@
 #[allow(dead_code, reason = "this file uses its part")]
 #[path = "../../store/tests/simulation"]
 mod simulation {
+    /// The threads and the clock of the engine: its own tests can replace them.
+    pub(crate) mod beside_engine {
+        pub(crate) use {std::thread, std::time::Instant};
+
+        pub(crate) fn point() {}
+    }
     pub(crate) mod content;
     pub(crate) mod disk;
     pub(crate) mod platter;

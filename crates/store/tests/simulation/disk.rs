@@ -10,12 +10,13 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
-use std::thread::ThreadId;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rand::rngs::SmallRng;
 use store::disk::{Access, DIRECT_ALIGN, DirectoryLock, Disk, DiskFile, Map};
 
+use super::beside_engine::thread::{self, ThreadId};
+use super::beside_engine::{Instant, point};
 use super::content::{Content, Files};
 use super::platter::{Event, FileNo, NameChange, Note, Platter, change};
 
@@ -200,7 +201,7 @@ impl State {
     }
 
     fn note_writer(&mut self, file: FileNo) {
-        let (writers, thread) = (self.unsynced.entry(file).or_default(), std::thread::current().id());
+        let (writers, thread) = (self.unsynced.entry(file).or_default(), thread::current().id());
         if !writers.contains(&thread) {
             writers.push(thread);
         }
@@ -208,7 +209,7 @@ impl State {
 
     /// Counts a sync of data that other threads wrote; returns whether it must fail.
     fn meets_shared_sync(&mut self, file: FileNo) -> bool {
-        let thread = std::thread::current().id();
+        let thread = thread::current().id();
         if self.unsynced.get(&file).is_none_or(|writers| writers.iter().all(|writer| *writer == thread)) {
             return false;
         }
@@ -314,6 +315,16 @@ impl SimulatedDisk {
         self.state.lock().unwrap().met
     }
 
+    /// The length of the record at the first failure, and whether that was a write.
+    pub(crate) fn first_met(&self) -> Option<(usize, bool)> {
+        self.state.lock().unwrap().first_met
+    }
+
+    /// The free space that it reports.
+    pub(crate) fn free(&self) -> Option<u64> {
+        self.manner.free_bytes
+    }
+
     /// Replaces the planned fault.
     pub(crate) fn set_plan(&self, plan: Option<FaultPlan>) {
         self.state.lock().unwrap().plan = plan;
@@ -322,6 +333,7 @@ impl SimulatedDisk {
 
 impl Disk for SimulatedDisk {
     fn open(&self, name: &str, create: bool, access: Access) -> io::Result<Arc<dyn DiskFile>> {
+        point();
         if access == Access::Direct && !self.manner.has_direct {
             return Err(io::ErrorKind::InvalidInput.into());
         }
@@ -345,12 +357,14 @@ impl Disk for SimulatedDisk {
     }
 
     fn list(&self) -> io::Result<Vec<String>> {
+        point();
         let mut state = self.state.lock().unwrap();
         state.refuse(Kind::Look)?;
         Ok(state.names.keys().cloned().collect())
     }
 
     fn remove(&self, name: &str) -> io::Result<()> {
+        point();
         let mut state = self.state.lock().unwrap();
         // Removing needs no space.
         state.refuse(Kind::Look)?;
@@ -362,6 +376,7 @@ impl Disk for SimulatedDisk {
     }
 
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+        point();
         let mut state = self.state.lock().unwrap();
         state.refuse(Kind::Names)?;
         let file = *state.names.get(from).ok_or(io::ErrorKind::NotFound)?;
@@ -370,6 +385,7 @@ impl Disk for SimulatedDisk {
     }
 
     fn sync_dir(&self) -> io::Result<()> {
+        point();
         let mut state = self.state.lock().unwrap();
         let synced = state.refuse(Kind::SyncNames);
         let seed = state.operations;
@@ -389,6 +405,7 @@ impl Disk for SimulatedDisk {
 
 impl SimulatedFile {
     fn sync(&self, kind: Kind) -> io::Result<()> {
+        point();
         let mut state = self.state.lock().unwrap();
         let (synced, is_told) = state.refuse_sync(kind, self);
         if synced.is_err() {
@@ -410,7 +427,7 @@ impl SimulatedFile {
             if now < recorded || now - recorded > TOLD_AFTER_EVENTS {
                 break;
             }
-            std::thread::sleep(Duration::from_micros(100));
+            thread::sleep(Duration::from_micros(100));
         }
         synced
     }
@@ -418,6 +435,7 @@ impl SimulatedFile {
 
 impl DiskFile for SimulatedFile {
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+        point();
         let mut state = self.state.lock().unwrap();
         let wanted = buffer.len();
         let wanted = match state.count(Kind::Read) {
@@ -430,6 +448,7 @@ impl DiskFile for SimulatedFile {
     }
 
     fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<usize> {
+        point();
         if self.is_direct {
             let address = bytes.as_ptr().align_offset(DIRECT_ALIGN);
             assert_eq!((bytes.len() % DIRECT_ALIGN, offset % DIRECT_ALIGN as u64, address), (0, 0, 0));
@@ -470,6 +489,7 @@ impl DiskFile for SimulatedFile {
     }
 
     fn set_len(&self, len: u64) -> io::Result<()> {
+        point();
         let mut state = self.state.lock().unwrap();
         let grows = len > state.files[self.file].len()?;
         state.refuse(if grows { Kind::TakeSpace } else { Kind::Look })?;

@@ -17,3 +17,15 @@ pub(crate) mod life;
 pub(crate) mod platter;
 pub(crate) mod specimen;
 pub(crate) mod sweep;
+
+/// The threads and the clock of the engine: with the feature `schedules` those of the scheduler under test.
+pub(crate) mod beside_engine {
+    #[cfg(feature = "schedules")]
+    pub(crate) use store::schedules::{Instant, point, thread};
+    #[cfg(not(feature = "schedules"))]
+    pub(crate) use {std::thread, std::time::Instant};
+
+    /// Comes before each operation of the disk.
+    #[cfg(not(feature = "schedules"))]
+    pub(crate) fn point() {}
+}

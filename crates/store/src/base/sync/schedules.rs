@@ -32,12 +32,15 @@ pub(crate) type DefaultHashBuilder = std::hash::BuildHasherDefault<std::hash::De
 
 /// Choices after which an execution counts as hanging: about a hundred times the usual number.
 const CHOICES_MAX: usize = 200_000;
+/// Choices after which counting begins anew which threads were chosen.
+const STRETCH: u64 = 10_000;
 /// Bytes of a thread's stack.
 const STACK_BYTES: usize = 512 << 10;
 /// Time that passes with each choice.
 const CHOICE_TIME: Duration = Duration::from_micros(1);
-/// Longest time by which a wait may end too late.
+/// Longest time by which a wait may end too late: in most cases, and rarely, so that an engine that only waits does not do so for long.
 const LATE_MAX: Duration = Duration::from_secs(2);
+const VERY_LATE_MAX: Duration = Duration::from_secs(60);
 /// One choice in so many wakes a parked thread that was not unparked.
 const SPURIOUS_EVERY: u64 = 512;
 
@@ -85,8 +88,8 @@ pub fn explore(
     EXPLORED.set(Explored::default());
     let runner = shuttle::Runner::new(Seeds { left: seeds }, config);
     let outcome = catch_unwind(AssertUnwindSafe(|| runner.run(move || life(seed()))));
-    let failed = RUN.take().map_or(0, |run| run.seed);
-    let failure = |panic: Box<dyn Any + Send>| FailedSchedule { seed: failed, what: text_of(&*panic) };
+    let (failed, ran) = RUN.take().map_or_else(Default::default, |run| (run.seed, run.ran()));
+    let failure = |panic: Box<dyn Any + Send>| FailedSchedule { seed: failed, what: text_of(&*panic) + &ran };
     (EXPLORED.get(), outcome.map(drop).map_err(failure))
 }
 
@@ -165,6 +168,9 @@ struct Run {
     timeouts: u64,
     now: Duration,
     timed: Vec<Timed>,
+    /// Names of the threads, and how often each was chosen in the last stretch.
+    names: Vec<String>,
+    chosen: Vec<u64>,
     /// Threads among which one is chosen; kept for its memory.
     candidates: Vec<TaskId>,
 }
@@ -182,11 +188,47 @@ impl Run {
             }
         };
         let (atomics_every, timeouts_every) = (1 << (2 * chance.below(4)), 16 << (2 * chance.below(4)));
-        let (now, timed, candidates) = (Duration::ZERO, Vec::new(), Vec::new());
-        Run { seed, chance, policy, choices: 0, atomics_every, timeouts_every, timeouts: 0, now, timed, candidates }
+        Run {
+            seed,
+            chance,
+            policy,
+            choices: 0,
+            atomics_every,
+            timeouts_every,
+            timeouts: 0,
+            now: Duration::ZERO,
+            timed: Vec::new(),
+            names: Vec::new(),
+            chosen: Vec::new(),
+            candidates: Vec::new(),
+        }
+    }
+
+    /// How often each thread ran lately, for a failure by too many choices.
+    fn ran(&self) -> String {
+        let counts = self.names.iter().zip(&self.chosen).filter(|(_, count)| **count > 0);
+        let counts: Vec<String> = counts.map(|(name, count)| format!("{name} {count}")).collect();
+        format!("; chosen lately: {}", counts.join(", "))
     }
 
     fn choose(&mut self, runnable: &[&Task], current: Option<TaskId>, is_yielding: bool) -> TaskId {
+        for task in runnable {
+            let thread = usize::from(task.id());
+            if thread >= self.names.len() {
+                self.names.resize_with(thread, String::new);
+                self.names.push(task.name().unwrap_or_default());
+            }
+        }
+        if self.choices.is_multiple_of(STRETCH) {
+            self.chosen.clear();
+        }
+        self.chosen.resize(self.names.len(), 0);
+        let chosen = self.choose_among(runnable, current, is_yielding);
+        self.chosen[usize::from(chosen)] += 1;
+        chosen
+    }
+
+    fn choose_among(&mut self, runnable: &[&Task], current: Option<TaskId>, is_yielding: bool) -> TaskId {
         self.choices += 1;
         self.now += CHOICE_TIME;
         self.find_candidates(runnable);
@@ -234,8 +276,13 @@ impl Run {
         let earliest = self.timed.iter().map(|timed| timed.end).min();
         let any = self.chance.below(self.timed.len() as u64) as usize;
         let end = if self.chance.is_one_in(2) { earliest.unwrap_or_default() } else { self.timed[any].end };
-        let late = if self.chance.is_one_in(4) { self.chance.below(LATE_MAX.as_nanos() as u64) } else { 0 };
-        self.now = self.now.max(end).saturating_add(Duration::from_nanos(late));
+        let late_max = match self.chance.below(16) {
+            0 => VERY_LATE_MAX,
+            1..5 => LATE_MAX,
+            _ => CHOICE_TIME,
+        };
+        let late = Duration::from_nanos(self.chance.below(late_max.as_nanos() as u64));
+        self.now = self.now.max(end).saturating_add(late);
         let (now, before) = (self.now, self.timed.len());
         self.timed.retain(|timed| timed.end > now);
         self.timeouts += (before - self.timed.len()) as u64;
