@@ -279,6 +279,24 @@ fn the_index_of_a_reference_or_of_expiry_is_changed_beside_writes() {
 }
 
 #[test]
+fn a_reference_is_refused_with_the_index_that_finds_its_documents_though_another_index_is_built() {
+    let folder = tempfile::tempdir().unwrap();
+    let plain = open(folder.path(), USERS);
+    put(&plain, "users", json!({ "id": 1 })).unwrap();
+    put(&plain, "users", json!({ "id": 2, "boss": 1, "note": "n".repeat(2_000) })).unwrap();
+    let text = format!("{USERS}references = {{ boss = \"users\" }}\nindexes = [[\"boss\", \"note\"], [\"boss\"]]\n");
+    let database = reopen(&plain, &text);
+    let states = database.catalog().collections[0].indexes.iter().map(|index| index.readiness.is_ready());
+    assert_eq!(states.collect::<Vec<_>>(), [false, true], "an entry of the first is too long");
+    let refused = ReadinessState::Refused("the index that it needs is refused".to_owned());
+    assert_eq!(database.rules()[0].state, refused);
+    // The next opening finds the index that is built.
+    let database = reopen(&database, &text);
+    assert!(matches!(delete(&database, "users", 1), Err(WriteError::Conflict { .. })));
+    check_clean(&database);
+}
+
+#[test]
 fn a_view_whose_names_mean_other_fields_under_a_new_schema_is_built_anew() {
     let schema = "[collections.users.schema.properties]\nShelf = { type = \"string\" }\n";
     let view = "[views.shelves]\nquery = \"SELECT shelf, COUNT(*) AS n FROM users GROUP BY shelf\"\n\

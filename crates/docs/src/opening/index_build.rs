@@ -409,13 +409,17 @@ fn shown(info: &CollectionInfo, key: &[u8]) -> String {
 /// Refuses the rules whose index was refused, because references and expiry find documents through an index.
 fn refuse_without_index(collection: &Collection) {
     for announced in collection.announced.iter().filter(|announced| announced.readiness.is_pending()) {
-        let field = match &announced.rule {
-            Rule::Reference(reference) => reference.field,
-            Rule::Expire { place, .. } => *place,
+        let has_none = match &announced.rule {
+            // Deletions look in the index that it was announced with, whatever others there are.
+            Rule::Reference(reference) => !collection.indexes[reference.index].readiness.is_maintained(),
+            // The sweep chooses an index when the rule is in force.
+            Rule::Expire { place, .. } => {
+                let mut indexes = collection.indexes.iter().filter(|index| index.fields[0] == *place);
+                indexes.all(|index| !index.readiness.is_maintained())
+            }
             Rule::Schema(_) => continue,
         };
-        let mut indexes = collection.indexes.iter().filter(|index| index.fields[0] == field);
-        if indexes.all(|index| !index.readiness.is_maintained()) {
+        if has_none {
             announced.readiness.refuse("the index that it needs is refused".to_string());
         }
     }

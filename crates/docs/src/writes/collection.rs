@@ -94,7 +94,8 @@ impl Collection {
         let mut references = Vec::new();
         for reference in &info.references {
             let target = &catalog.collections[reference.target];
-            references.push(ReferencePlace::new(number(&reference.field)?, target, Readiness::default()));
+            let place = (number(&reference.field)?, reference.index);
+            references.push(ReferencePlace::new(place, target, Readiness::default()));
         }
         let expire = info.expire.as_ref().map(|expire| number(&expire.field)).transpose()?;
         let marks = info.expire.as_ref().is_some_and(|expire| expire.field == expire::LAST_WRITE);

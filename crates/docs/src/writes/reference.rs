@@ -12,6 +12,8 @@ use crate::expire::is_there;
 #[derive(Debug)]
 pub(crate) struct ReferencePlace {
     pub(crate) field: usize,
+    /// The place of the index by which referring documents are found.
+    pub(crate) index: usize,
     pub(crate) target: TreeId,
     pub(crate) target_kind: KeyType,
     pub(crate) target_name: String,
@@ -49,10 +51,11 @@ pub(crate) struct Referrer {
 }
 
 impl ReferencePlace {
-    /// A reference of the field at a place to this collection.
-    pub(crate) fn new(field: usize, target: &CollectionInfo, readiness: Readiness) -> ReferencePlace {
+    /// A reference of a field to this collection; the field and its index by their places.
+    pub(crate) fn new((field, index): (usize, usize), target: &CollectionInfo, readiness: Readiness) -> ReferencePlace {
         ReferencePlace {
             field,
+            index,
             target: target.tree,
             target_kind: target.key.kind,
             target_name: target.name.clone(),
