@@ -63,7 +63,11 @@ impl RightOfWay {
 
     /// Called by a build before each of its commits: waits while a statement has the right of way, but not for ever.
     pub(crate) fn give(&self, stop: &AtomicBool) {
-        let until = Instant::now() + GIVE_MAX;
+        self.give_for(GIVE_MAX, stop);
+    }
+
+    fn give_for(&self, most: Duration, stop: &AtomicBool) {
+        let until = Instant::now() + most;
         while self.statements.load(Ordering::SeqCst) > 0 && !stop.load(Ordering::Acquire) && Instant::now() < until {
             std::thread::sleep(GIVE_LOOK);
         }
@@ -125,6 +129,9 @@ mod tests {
             drop(statement);
             build.join().unwrap();
             let _statement = right_of_way.take();
+            // It goes on beside statements that follow each other without a gap.
+            let build = scope.spawn(|| right_of_way.give_for(2 * GIVE_LOOK, &stop));
+            build.join().unwrap();
             let build = scope.spawn(|| right_of_way.give(&stop));
             stop.store(true, Ordering::Release);
             build.join().unwrap();

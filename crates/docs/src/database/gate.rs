@@ -4,7 +4,8 @@
 //! A write is counted from before its preparation until its result is reported. The gate closes in two steps. First it blocks
 //! long writes (statements on threads that may block) and waits for those in progress. A blocked statement occupies a thread that
 //! queries need too, so an attempt blocks them only for a moment. If a statement in progress takes longer, the gate opens again,
-//! and a later attempt waits twice as long. Then the gate blocks all writes; those still
+//! and a later attempt waits twice as long. If statements overlap without end, the last attempt refuses new ones, which occupies
+//! no thread, until those in progress have ended. Then the gate blocks all writes; those still
 //! in progress are single transactions on their way to the disk, so writers wait for some milliseconds. An event loop never
 //! waits: [`Gate::try_enter`] reports that the gate is closed, and the event loop keeps the write and tries again.
 
@@ -16,6 +17,8 @@ use std::time::{Duration, Instant};
 const LONG_WAIT: Duration = Duration::from_secs(10);
 /// How long [`Gate::try_close`] does.
 const BRIEF_WAIT: Duration = Duration::from_millis(500);
+/// How long the last attempt of [`Gate::close_to_long`] refuses statements: by default those in progress end by then.
+const LAST_WAIT: Duration = Duration::from_secs(30);
 /// How long the first attempt blocks statements, and the longest one.
 const ATTEMPT_FIRST: Duration = Duration::from_millis(20);
 const ATTEMPT_MAX: Duration = Duration::from_millis(320);
@@ -28,6 +31,8 @@ const OPEN: u8 = 0;
 const CLOSED_TO_LONG: u8 = 1;
 const CLOSED: u8 = 2;
 const GONE: u8 = 3;
+/// As `CLOSED_TO_LONG`, but long writes are refused instead of blocked.
+const REFUSES_LONG: u8 = 4;
 
 /// Classes of writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,7 +48,8 @@ pub(crate) enum WriteKind {
 pub(crate) enum Shut {
     /// Closed for some time; try again.
     Closed,
-    /// Closed for ever: another database has taken over, or the catalog could not be restored after a refused change.
+    /// Closed for ever: another database has taken over, or the catalog could not be restored after a refused change. Or closed to
+    /// long writes for longer than they may wait.
     Gone,
 }
 
@@ -91,15 +97,15 @@ impl Gate {
     fn judge(&self, kind: WriteKind, state: u8) -> Result<(), Shut> {
         let shut = match state {
             OPEN => return Ok(()),
-            CLOSED_TO_LONG if kind == WriteKind::Short => return Ok(()),
-            GONE => Shut::Gone,
+            CLOSED_TO_LONG | REFUSES_LONG if kind == WriteKind::Short => return Ok(()),
+            REFUSES_LONG | GONE => Shut::Gone,
             _ => Shut::Closed,
         };
         self.leave(kind);
         Err(shut)
     }
 
-    /// Enters, possibly after a wait; false if the gate is closed for ever.
+    /// Enters, possibly after a wait; false if the gate is closed for ever, or for long.
     #[inline]
     pub(crate) fn enter(&self, kind: WriteKind) -> bool {
         loop {
@@ -156,31 +162,42 @@ impl Gate {
         if self.state.load(Ordering::SeqCst) != OPEN {
             return None;
         }
-        let is_closed = self.close_to_long_within(BRIEF_WAIT) && self.close();
+        let is_closed = self.close_to_long_within(BRIEF_WAIT, None) && self.close();
         is_closed.then(|| Closed { gate: self, _closer: closer })
     }
 
     /// Blocks long writes at a moment when none is inside. If there is none for too long, the gate is open, and the result
     /// false.
     pub(crate) fn close_to_long(&self) -> bool {
-        self.close_to_long_within(LONG_WAIT)
+        self.close_to_long_within(LONG_WAIT, Some(LAST_WAIT))
     }
 
-    fn close_to_long_within(&self, most: Duration) -> bool {
+    /// `last`: how long the last attempt refuses long writes, if it may.
+    fn close_to_long_within(&self, most: Duration, last: Option<Duration>) -> bool {
         let (until, mut attempt) = (Instant::now() + most, ATTEMPT_FIRST);
         loop {
             self.set(CLOSED_TO_LONG);
             if self.empties(WriteKind::Long, attempt) {
                 return true;
             }
-            self.open();
             if Instant::now() >= until {
-                return false;
+                return last.is_some_and(|last| self.refuse_long(last)) || self.give_up();
             }
+            self.open();
             // Statements that were blocked run in between.
             std::thread::sleep(2 * attempt);
             attempt = (2 * attempt).min(ATTEMPT_MAX);
         }
+    }
+
+    /// Refuses long writes until none is inside, and then blocks them. False if that takes too long.
+    fn refuse_long(&self, most: Duration) -> bool {
+        self.set(REFUSES_LONG);
+        let is_empty = self.empties(WriteKind::Long, most);
+        if is_empty {
+            self.set(CLOSED_TO_LONG);
+        }
+        is_empty
     }
 
     /// After [`Gate::close_to_long`]: blocks all writes and waits until none is inside. If that takes too long, opens the gate
@@ -256,6 +273,28 @@ mod tests {
             assert!(closing.join().unwrap());
         });
         assert_eq!(gate.try_enter(WriteKind::Long), Err(Shut::Closed));
+    }
+
+    #[test]
+    fn a_closing_beside_statements_that_overlap_without_end_refuses_new_ones_until_the_last_has_left() {
+        let gate = Gate::default();
+        assert!(gate.enter(WriteKind::Long));
+        std::thread::scope(|scope| {
+            let closing = scope.spawn(|| gate.close_to_long_within(Duration::ZERO, Some(LAST_WAIT)));
+            while gate.state.load(Ordering::SeqCst) != REFUSES_LONG {
+                std::thread::yield_now();
+            }
+            assert!(!gate.enter(WriteKind::Long), "it does not wait inside a thread");
+            assert_eq!(gate.try_enter(WriteKind::Short), Ok(()));
+            gate.leave(WriteKind::Short);
+            gate.leave(WriteKind::Long);
+            assert!(closing.join().unwrap());
+        });
+        assert_eq!(gate.try_enter(WriteKind::Long), Err(Shut::Closed));
+        gate.open();
+        // Nobody refuses statements for a closing that may fail.
+        assert!(gate.enter(WriteKind::Long));
+        assert!(!gate.close_to_long_within(Duration::ZERO, None) && gate.enter(WriteKind::Long));
     }
 
     #[test]
