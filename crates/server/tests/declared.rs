@@ -363,6 +363,34 @@ steps = [{ sql = "UPDATE items SET price = price WHERE \"group\" || price LIKE '
 }
 
 #[test]
+fn a_document_that_insert_takes_is_taken_by_steps_too() {
+    let body =
+        "body = { type = \"object\", properties = { id = { type = \"integer\" }, note = { type = \"string\" } } }\n";
+    let insert = "INSERT INTO items (id, \"group\", price, note) VALUES (:id, 'g', 1, :note)";
+    let update = "UPDATE items SET note = :note WHERE id = :id";
+    let endpoints = format!(
+        "[[endpoints]]\nroute = \"POST /items\"\ninsert = \"items\"\n\
+         [[endpoints]]\nroute = \"POST /steps\"\n{body}steps = [{{ sql = {insert:?} }}, {{ sql = {update:?} }}]\n"
+    );
+    // A query has 430 KB there, a document 500 KB.
+    let server = TestServer::start("memory = \"64MB\"\nthreads = 2", &endpoints);
+    let note = "n".repeat(220_000);
+    let item = format!("{{\"id\":1,\"group\":\"g\",\"price\":1,\"note\":\"{note}\"}}");
+    assert_eq!(server.ask("POST", "/items", "", item.as_bytes()).status, 201);
+    let answer = server.ask("POST", "/steps", "", format!("{{\"id\":2,\"note\":\"{note}\"}}").as_bytes());
+    assert_eq!(answer.status, 200, "{}", answer.text());
+    let (large, told) = ("n".repeat(600_000), "the most of one transaction, a part of `[server] memory`");
+    for (target, body) in [
+        ("/items", format!("{{\"id\":3,\"group\":\"g\",\"price\":1,\"note\":\"{large}\"}}")),
+        ("/steps", format!("{{\"id\":4,\"note\":\"{large}\"}}")),
+    ] {
+        let answer = server.ask("POST", target, "", body.as_bytes());
+        assert_eq!(answer.status, 413, "{}", answer.text());
+        assert!(answer.text().contains(told), "{}", answer.text());
+    }
+}
+
+#[test]
 fn a_refused_parameter_tells_what_is_allowed_and_the_beginning_of_what_was_sent() {
     let codes: Vec<String> = (0..30).map(|code| format!("\"c{code}\"")).collect();
     let params = format!(

@@ -135,10 +135,17 @@ impl WriteTransaction for Tx<'_> {
     fn folds_count(&self) -> u64 {
         Tx::folds_count(self) as u64
     }
+    fn bytes_max(&self) -> usize {
+        Tx::bytes_max(self)
+    }
 }
 
 impl WriteTransaction for LargeTx {
     own_methods!(LargeTx);
+
+    fn bytes_max(&self) -> usize {
+        self.change_bytes_max()
+    }
 }
 
 #[cfg(test)]

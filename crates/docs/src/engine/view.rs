@@ -106,6 +106,8 @@ pub trait WriteTransaction {
     fn delete(&mut self, tree: TreeId, key: &[u8]);
     /// Merges an operand into the key's value when the transaction commits; nothing is read.
     fn fold(&mut self, tree: TreeId, key: &[u8], operand: &[u8]);
+    /// Most bytes of all its changes; of one change in a large transaction.
+    fn bytes_max(&self) -> usize;
     /// Number of operands so far that will be merged while other commits wait; 0 where none do.
     fn folds_count(&self) -> u64 {
         0

@@ -39,7 +39,6 @@ pub(crate) use functions::dates;
 pub use limits::{
     Budget, COMPUTED, COMPUTED_BYTES_LEAST, ExecutionCounts, GROUPS, LOOKED_UP, OF_JSON_EACH, QueryError, RESULT, ROW,
     ROWS_KEPT, ROWS_READ, SORTED, SPILLED, STACK_BYTES_MAX, SpillSpace, SqlError, SqlErrorKind, TEXT_BYTES_MAX,
-    TO_WRITE,
 };
 pub(crate) use limits::{IntegerOverflow, Unbuilt};
 pub use planning::{FirstRange, PLAN_BYTES_DEFAULT, PlanSpace};

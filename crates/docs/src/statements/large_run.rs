@@ -13,9 +13,9 @@ use super::applied::{ModifyError, ROWS_PER_WRITE, StatementCounts};
 use super::document_write::{DocumentWrite, Returning};
 use super::modification::{Modification, check, first_field, of_what_is_found};
 use crate::catalog::Catalog;
-use crate::engine::{LargeTx, ReadView, TreeId};
+use crate::engine::{LargeTx, ReadView, TreeId, WriteTransaction};
 use crate::expire::AtWrite;
-use crate::sql::{Action, Budget, FieldValue, QueryError, RowList, RowSink, Scratch, TO_WRITE, Value, as_key};
+use crate::sql::{Action, Budget, FieldValue, QueryError, ROWS_KEPT, RowList, RowSink, Scratch, Value, as_key};
 use crate::writes::Collection;
 
 impl Modification {
@@ -46,7 +46,7 @@ impl Modification {
         let with_key = parameters.iter().copied().chain([Value::Null]).collect();
         let (returning, done) = (self.returned(), StatementCounts::default());
         let returning = Returning { returning, parameters: with_key, keys: &keys, budget, returned, done };
-        let at = collection.at_moment(budget.now_ms);
+        let (at, row_bytes_max) = (collection.at_moment(budget.now_ms), tx.bytes_max());
         let mut rows = Rows {
             statement: self,
             collection,
@@ -63,7 +63,8 @@ impl Modification {
         for (number, source) in self.changing.sources.iter().enumerate() {
             rows.source = number;
             let known = &parameters[..source.parameters().len()];
-            let left = Budget { rows_max: budget.rows_max.saturating_sub(rows.returning.done.rows_read), ..*budget };
+            let rows_max = budget.rows_max.saturating_sub(rows.returning.done.rows_read);
+            let left = Budget { rows_max, output_bytes_max: row_bytes_max, ..*budget };
             let read = source.execute(began, known, &mut scratch, &left, &mut rows);
             if let Some(failure) = rows.failure.take() {
                 return Err(failure);
@@ -92,8 +93,7 @@ struct Rows<'w> {
     failure: Option<ModifyError>,
 }
 
-/// Keys of documents whose write changed nothing, so that the transaction does not know them. Bound: as many bytes as rows to
-/// write may take in a statement that is not large.
+/// Keys of documents whose write changed nothing, so that the transaction does not know them. Bound: the memory of a query.
 #[derive(Default)]
 struct UnchangedKeys {
     keys: HashSet<Vec<u8>>,
@@ -102,10 +102,10 @@ struct UnchangedKeys {
 
 impl UnchangedKeys {
     fn add(&mut self, key: Vec<u8>, budget: &Budget<'_>) -> Result<(), QueryError> {
-        let limit = budget.memory_bytes_max / 2;
+        let limit = budget.memory_bytes_max;
         self.bytes += key.len() + size_of::<Vec<u8>>();
         if self.bytes > limit {
-            return Err(QueryError::Limit { what: TO_WRITE, limit: limit as u64 });
+            return Err(QueryError::Limit { what: ROWS_KEPT, limit: limit as u64 });
         }
         self.keys.insert(key);
         Ok(())

@@ -13,10 +13,11 @@ use hashbrown::HashSet;
 use super::applied::{ModifyError, ROWS_PER_WRITE, StatementCounts};
 use super::document_write::{DocumentWrite, QuotedNames, Returning};
 use crate::catalog::{Catalog, FieldKind};
-use crate::engine::{ReadView, Within, WriteTransaction};
+use crate::engine::{OF_TRANSACTION, ReadView, Within, WriteTransaction};
+use crate::error::WriteError;
 use crate::sql::{
     Action, Budget, Changing, JsonRows, NoRows, ParameterUses, PreparedQuery, QueryError, RESULT, ROWS_READ, RowList,
-    Scratch, SqlError, TO_WRITE, Value, take_field,
+    Scratch, SqlError, Value, take_field,
 };
 use crate::writes::Collection;
 
@@ -165,15 +166,15 @@ impl Modification {
         let with_key = parameters.iter().copied().chain([Value::Null]).collect();
         let (returning, done) = (self.changing.returning.as_ref(), StatementCounts::default());
         let mut rows_returned = Returning { returning, parameters: with_key, keys: &keys, budget, returned, done };
-        // Half of the memory: while these rows are collected, the sort that delivers them holds memory too.
-        let kept_max = Budget { output_bytes_max: budget.memory_bytes_max / 2, ..*budget };
+        // All of it is written, so the limit of the transaction is the only one.
+        let to_write = Budget { output_bytes_max: change.bytes_max(), ..*budget };
         let mut rows = RowList::default();
         // Where each source's rows end: VALUES has one source per row, and all are read before anything is written.
         let mut source_ends = Vec::new();
         for source in &self.changing.sources {
             let view = Within::new(&mut *change);
             let known = &parameters[..source.parameters().len()];
-            let found = rows_returned.done.execute((source, &view), known, &mut scratch, &kept_max, &mut rows);
+            let found = rows_returned.done.execute((source, &view), known, &mut scratch, &to_write, &mut rows);
             found.map_err(of_what_is_found)?;
             source_ends.push(rows.len());
         }
@@ -198,11 +199,13 @@ impl Modification {
     }
 }
 
-/// Renames the limit: the rows to write are no result.
-pub(super) fn of_what_is_found(error: QueryError) -> QueryError {
+/// The rows to write are no result: they exceed the transaction.
+pub(super) fn of_what_is_found(error: QueryError) -> ModifyError {
     match error {
-        QueryError::Limit { what: RESULT, limit } => QueryError::Limit { what: TO_WRITE, limit },
-        other => other,
+        QueryError::Limit { what: RESULT, limit } => {
+            WriteError::TooLarge { what: format!("{OF_TRANSACTION} by the rows to write,"), limit }.into()
+        }
+        other => other.into(),
     }
 }
 
@@ -229,7 +232,6 @@ mod tests {
     use crate::config::Config;
     use crate::database::{CollectionId, DocumentDatabase, Write};
     use crate::engine::{Direction, KeyRange, StoreError, StoreOptions, TreeId, Tx};
-    use crate::error::WriteError;
     use crate::writes::{Op, Precondition};
 
     const CONFIG: &str = "[collections.tasks]\nkey = { field = \"id\", type = \"u32\" }\nunique = [[\"name\"]]\n\
@@ -279,6 +281,9 @@ mod tests {
         }
         fn folds_count(&self) -> u64 {
             self.tx.folds_count() as u64
+        }
+        fn bytes_max(&self) -> usize {
+            self.tx.bytes_max()
         }
     }
 

@@ -130,6 +130,8 @@ const PLACES_BYTES_MOST: usize = 4 << 20;
 
 /// Connections beyond the limit: they wait for a place, or ask for health and metrics, which are answered at once.
 pub(crate) const RESERVED_CONNECTIONS: usize = 16;
+/// All connections beyond the limit: as many again are for the listener of the general API.
+pub(crate) const FURTHER_CONNECTIONS: usize = 2 * RESERVED_CONNECTIONS;
 /// Default limit of connections.
 const CONNECTIONS_DEFAULT: usize = 10_000;
 /// Default limit of a request's body.
@@ -448,7 +450,7 @@ impl Division {
             ("large_replies", self.replies_bytes),
             ("buffers", self.buffers_bytes * threads),
             ("places", self.places_bytes * (threads + POOL_THREADS)),
-            ("connections", (self.connections + RESERVED_CONNECTIONS) * self.connection_bytes),
+            ("connections", (self.connections + FURTHER_CONNECTIONS) * self.connection_bytes),
         ]
     }
 
@@ -526,6 +528,20 @@ mod division {
                     let accepted = Division::check(&config).is_ok();
                     assert!(!accepted || sum <= memory_bytes, "{sum} of {memory_bytes}, {threads} threads");
                 }
+            }
+        }
+    }
+
+    #[test]
+    fn a_statement_that_writes_has_room_for_its_rows_and_its_transaction_beside_half_a_query() {
+        for threads in [1, 2, 4, 8] {
+            for memory in (32..2_000).map(|mebibytes| mebibytes << 20) {
+                let config = config(memory, threads);
+                let division = Division::of(&config);
+                // A result and a sort of half the size each.
+                let needed = division.query_bytes + 2 * division.transaction_bytes;
+                let fits = needed <= PER_QUERY_BYTE * division.query_bytes;
+                assert!(fits || Division::check(&config).is_err(), "{memory}, {threads} threads: {division:?}");
             }
         }
     }

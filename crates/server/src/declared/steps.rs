@@ -32,7 +32,7 @@ use std::sync::Arc;
 
 /// Rows that steps may scan while others wait for them: on a loop, and when the store prepares them again.
 const LOOP_ROWS_MAX: u64 = 20_000;
-/// Limit of the bytes of rows that they hold there.
+/// Limit of the bytes of rows that they hold there, and of their parameters: steps with more begin on the pool.
 const LOOP_BYTES_MAX: usize = 256 << 10;
 /// Limit of a reply that waits with its transaction.
 const REPLY_BYTES_MAX: usize = 4 << 10;
@@ -186,7 +186,7 @@ impl DeclaredSteps {
                 Ok(with_all(call, of_body))
             });
         }
-        if self.habits.is_long(habit, lp) {
+        if bytes > LOOP_BYTES_MAX || self.habits.is_long(habit, lp) {
             return owed.run(move || Ok(with_all(call, of_body)));
         }
         let done = move |call, did, outcome| owed.told(call, &did, outcome);

@@ -4,7 +4,7 @@ use super::status::problem_with;
 use super::{ErrorRules, Failure, FailureKind, PROBLEM, problem};
 use docs::engine::{self, ErrorKind};
 use docs::sql::{
-    COMPUTED, GROUPS, LOOKED_UP, OF_JSON_EACH, QueryError, RESULT, ROW, ROWS_KEPT, ROWS_READ, SORTED, SPILLED, TO_WRITE,
+    COMPUTED, GROUPS, LOOKED_UP, OF_JSON_EACH, QueryError, RESULT, ROW, ROWS_KEPT, ROWS_READ, SORTED, SPILLED,
 };
 use docs::statements::ModifyError;
 use docs::{ReadError, WriteError};
@@ -110,13 +110,6 @@ pub(crate) fn of_query(error: &QueryError) -> Failure {
         QueryError::Limit { what: RESULT | LOOKED_UP | OF_JSON_EACH | COMPUTED | ROW, .. } => {
             return Failure::new(FailureKind::TooLarge, format!("{error}, a part of `[server] memory`"));
         }
-        QueryError::Limit { what: TO_WRITE, .. } => {
-            let detail = format!(
-                "{error}, a part of `[server] memory`; allowed: fewer documents at once, or the statement alone, which may \
-                 write any number"
-            );
-            return Failure::new(FailureKind::TooLarge, detail);
-        }
         QueryError::Limit { what: SPILLED, .. } => {
             return Failure::new(FailureKind::TooLarge, format!("{error} (`[server] query_spill`)"));
         }
@@ -126,7 +119,7 @@ pub(crate) fn of_query(error: &QueryError) -> Failure {
         QueryError::Limit { .. } => FailureKind::TooLarge,
         QueryError::Spill(error) if error.kind() == std::io::ErrorKind::StorageFull => FailureKind::DiskFull,
         QueryError::Unbuilt(_) => FailureKind::Unavailable,
-        QueryError::Value(_) | QueryError::Parameters { .. } => FailureKind::Invalid,
+        QueryError::Value(_) | QueryError::JsonPath { .. } | QueryError::Parameters { .. } => FailureKind::Invalid,
         _ if error.engine() == Some(ErrorKind::Busy) => {
             return Failure::new(FailureKind::Busy, "the configuration has just changed: try again");
         }
@@ -156,7 +149,6 @@ mod tests {
             (OF_JSON_EACH, &["memory"]),
             (COMPUTED, &["memory"]),
             (ROW, &["memory"]),
-            (TO_WRITE, &["memory"]),
             (SPILLED, &["query_spill"]),
         ] {
             let failure = of_query(&QueryError::Limit { what, limit: 7 });
@@ -165,6 +157,17 @@ mod tests {
             for setting in settings {
                 assert!(failure.detail.contains(&format!("`[server] {setting}`")), "{}", failure.detail);
             }
+        }
+    }
+
+    #[test]
+    fn what_a_statement_or_its_parameters_cause_is_no_internal_error() {
+        for error in [
+            QueryError::Value("integer overflow"),
+            QueryError::JsonPath { at: 1 },
+            QueryError::Parameters { expected: 1, given: 0 },
+        ] {
+            assert_eq!(of_query(&error).kind, FailureKind::Invalid, "{error}");
         }
     }
 

@@ -113,8 +113,6 @@ pub const GROUPS: &str = "bytes of groups";
 pub const SORTED: &str = "bytes to sort";
 /// Limit of a result, by its name in [`QueryError::Limit`].
 pub const RESULT: &str = "bytes of result";
-/// Limit of the rows that a statement collects before it writes, by its name in [`QueryError::Limit`].
-pub const TO_WRITE: &str = "bytes of rows to write";
 /// Limit of the values that are looked up in an index, by its name in [`QueryError::Limit`].
 pub const LOOKED_UP: &str = "bytes of values that are looked up";
 /// Limit of the rows that `json_each` returns for one text, by its name in [`QueryError::Limit`].

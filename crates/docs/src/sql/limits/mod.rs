@@ -12,7 +12,7 @@ pub use budget::{Budget, COMPUTED_BYTES_LEAST, ExecutionCounts, STACK_BYTES_MAX}
 pub(super) use error::{COMPARED_PER_BYTE_MAX, Fault, PATTERN_BYTES_MAX};
 pub use error::{
     COMPUTED, GROUPS, LOOKED_UP, OF_JSON_EACH, QueryError, RESULT, ROW, ROWS_KEPT, ROWS_READ, SORTED, SPILLED,
-    SqlError, SqlErrorKind, TEXT_BYTES_MAX, TO_WRITE,
+    SqlError, SqlErrorKind, TEXT_BYTES_MAX,
 };
 pub(crate) use error::{IntegerOverflow, Unbuilt};
 pub(super) use spill::SpillFile;

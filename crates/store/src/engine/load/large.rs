@@ -87,6 +87,11 @@ impl LargeTx {
         })
     }
 
+    /// Most bytes of one change.
+    pub fn change_bytes_max(&self) -> usize {
+        self.engine.options.transaction_bound().0
+    }
+
     /// Reads a key: its own change, or the newest committed value.
     pub fn get(&mut self, tree: TreeId, key: &[u8]) -> Result<Option<Cow<'_, [u8]>>, StoreError> {
         self.refuse_after_fold(tree)?;

@@ -238,6 +238,11 @@ impl Changes {
         !self.folds.is_empty()
     }
 
+    /// Most bytes of all changes.
+    pub(crate) fn bytes_max(&self) -> usize {
+        self.cost_max
+    }
+
     /// Number of operands.
     pub(crate) fn folds_count(&self) -> usize {
         self.folds.len()

@@ -206,6 +206,11 @@ impl Tx<'_> {
         self.work.changes.folds_count()
     }
 
+    /// Most bytes of its changes.
+    pub fn bytes_max(&self) -> usize {
+        self.work.changes.bytes_max()
+    }
+
     /// Returns an error if the transaction has folded into the tree, whose content is then known only at commit.
     fn refuse_after_fold(&self, tree: TreeId) -> Result<(), StoreError> {
         match self.work.changes.folds_into(tree) {
