@@ -1,14 +1,20 @@
 //! `/_/metrics` in Prometheus's text format, version 0.0.4. One table gives each metric its name, type and help.
 
+use crate::metrics::routes::{self, Family};
 use crate::metrics::sources::Sources;
-use crate::service::Service;
-use http::{MetricsTotal, Reply};
+use crate::metrics::views;
+use crate::service::{Service, Shared};
+use docs::DocumentDatabase;
+use http::{BodySource, MetricsTotal, More, Reply, Series, Status};
 use reactor::Loop;
 use std::fmt::Write as _;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 /// The media type of the format.
 const MEDIA: &str = "text/plain; version=0.0.4; charset=utf-8";
+/// Bytes after which a piece of the page ends: a shorter page is sent whole.
+const PIECE_BYTES: usize = 64 << 10;
 
 #[derive(Clone, Copy, Debug)]
 enum Type {
@@ -19,14 +25,78 @@ enum Type {
 /// Name, type, help, value.
 type Metric = (&'static str, Type, &'static str, f64);
 
-/// Answers with all metrics.
+/// Answers with all metrics. A long page is made piece by piece while its client reads it: it needs no memory that other replies
+/// may have used up, so it is never refused.
 pub(crate) fn send(service: &Service, reply: Reply<'_>) {
-    super::report(service, reply, MEDIA, text(service));
+    let mut first = single(service);
+    let (shared, database) = (Arc::clone(&service.shared), service.database.clone());
+    let mut rest = Rest { shared, database, next: Part::Routes(Family::Requests, Series::default()) };
+    match rest.append(&mut first) {
+        More::Yes => reply.stream(Status(200), MEDIA, None, Box::new(Page { first, rest })),
+        _ => reply.send(Status(200), MEDIA, first.as_bytes()),
+    }
 }
 
-/// All metrics as text.
-fn text(service: &Service) -> String {
-    let (mut out, mut requests) = (String::new(), Vec::new());
+/// A page that is made while its client reads it.
+struct Page {
+    /// The beginning, until the first pull.
+    first: String,
+    rest: Rest,
+}
+
+impl BodySource for Page {
+    fn pull(&mut self, out: &mut Vec<u8>) -> More {
+        let mut piece = std::mem::take(&mut self.first);
+        let more = if piece.is_empty() { self.rest.append(&mut piece) } else { More::Yes };
+        out.extend_from_slice(piece.as_bytes());
+        more
+    }
+}
+
+/// The metrics of routes and views, which may be many.
+struct Rest {
+    shared: Arc<Shared>,
+    database: DocumentDatabase,
+    next: Part,
+}
+
+/// Parts of a page, in their order.
+enum Part {
+    /// A metric of routes, from a series on.
+    Routes(Family, Series),
+    /// A metric of views, by its number.
+    Views(usize),
+}
+
+impl Rest {
+    /// Appends what comes next, until `out` has [`PIECE_BYTES`].
+    fn append(&mut self, out: &mut String) -> More {
+        let totals = self.shared.sources.get().and_then(|sources| (sources.http)()).map(|(_, series)| series);
+        let (totals, views) = (totals.unwrap_or_default(), self.database.views());
+        while out.len() < PIECE_BYTES {
+            self.next = match self.next {
+                Part::Routes(family, from) => {
+                    let names = &self.shared.series;
+                    match (routes::append((family, from), &totals, names, (out, PIECE_BYTES)), family) {
+                        (Some(next), family) => Part::Routes(family, next),
+                        (None, Family::Requests) => Part::Routes(Family::Durations, Series::default()),
+                        (None, Family::Durations) => Part::Views(0),
+                    }
+                }
+                Part::Views(views::METRICS_COUNT) => return More::No,
+                Part::Views(number) => {
+                    views::append(number, &views, out);
+                    Part::Views(number + 1)
+                }
+            };
+        }
+        More::Yes
+    }
+}
+
+/// The metrics with one number, or one for each part of the memory.
+fn single(service: &Service) -> String {
+    let mut out = String::new();
     crate::metrics::process::append(&mut out);
     let mut put = |metrics: &[Metric]| {
         for (name, kind, help, value) in metrics {
@@ -46,17 +116,14 @@ fn text(service: &Service) -> String {
     put(&access(service));
     if let Some(sources) = service.sources.get() {
         put(&loops(sources));
-        if let Some((total, series)) = (sources.http)() {
+        if let Some((total, _)) = (sources.http)() {
             put(&http(&total, service.slow.count()));
-            requests = series;
         }
         put(&[("uptime_seconds", Type::Gauge, "Time since start.", sources.started.elapsed().as_secs_f64())]);
         let parts = sources.division.parts().map(|(part, bytes)| (part, bytes as u64));
         by_part("memory_bound_bytes", "Bound of each part of anonymous memory.", &parts, &mut out);
         by_part("memory_used_bytes", "Use of the parts whose use is counted.", &used(service, sources), &mut out);
     }
-    crate::metrics::routes::append(&requests, &service.series, &mut out);
-    crate::metrics::views::append(&service.database.views(), &mut out);
     out
 }
 

@@ -23,16 +23,17 @@ fn as_number(is: bool) -> f64 {
     f64::from(u8::from(is))
 }
 
-/// Appends the metrics. The list has an old definition, which serves until the declared one is built, after the declared one; the
-/// old one is left out.
-pub(crate) fn append(views: &[ViewStatus], out: &mut String) {
-    let declared =
-        views.iter().enumerate().filter(|(place, view)| !views[..*place].iter().any(|v| v.name == view.name));
-    let declared: Vec<&ViewStatus> = declared.map(|(_, view)| view).collect();
-    for (name, help, value) in METRICS.iter().filter(|_| !declared.is_empty()) {
-        // Writing into a String does not fail.
-        let _ = write!(out, "# HELP sapsan_view_{name} {help}\n# TYPE sapsan_view_{name} gauge\n");
-        for view in &declared {
+/// How many metrics a view has.
+pub(crate) const METRICS_COUNT: usize = METRICS.len();
+
+/// Appends one of the metrics, by its number. The list has an old definition, which serves until the declared one is built, after
+/// the declared one; the old one is left out.
+pub(crate) fn append(number: usize, views: &[ViewStatus], out: &mut String) {
+    let Some((name, help, value)) = METRICS.get(number).filter(|_| !views.is_empty()) else { return };
+    // Writing into a String does not fail.
+    let _ = write!(out, "# HELP sapsan_view_{name} {help}\n# TYPE sapsan_view_{name} gauge\n");
+    for (place, view) in views.iter().enumerate() {
+        if !views[..place].iter().any(|before| before.name == view.name) {
             let _ = writeln!(out, "sapsan_view_{name}{{view=\"{}\"}} {}", view.name, value(view));
         }
     }
