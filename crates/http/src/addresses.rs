@@ -5,6 +5,9 @@
 //! that holds most pays. Any other further connection gets one of a few reserved places. There only vital requests are answered;
 //! another one waits for a place, for a short time.
 //!
+//! Connections of another listener ([`crate::HttpServer::beside`]) have no address here. Such a connection takes a place at once,
+//! and an address above its share leaves for it. If even the reserved places are taken, as many more are left for that listener.
+//!
 //! Used once for each connection, and while there are too many, never for a request. So a lock is cheap enough.
 
 use std::collections::{HashMap, VecDeque};
@@ -48,9 +51,17 @@ impl Addresses {
         })
     }
 
-    /// Admits a connection unless a limit is reached. The connection counts until the admission is dropped.
-    pub(crate) fn admit(self: &Arc<Self>, address: IpAddr) -> Option<Admission> {
+    /// Admits a connection unless a limit is reached. The connection counts until the admission is dropped. `None`: it is of
+    /// another listener.
+    pub(crate) fn admit(self: &Arc<Self>, address: Option<IpAddr>) -> Option<Admission> {
         let mut open = self.lock();
+        let Some(address) = address else {
+            if open.all >= self.places_max + 2 * self.reserved_max {
+                return None;
+            }
+            open.all += 1;
+            return Some(Admission { addresses: Arc::clone(self), address, is_reserved: false, is_leaving: false });
+        };
         let known = open.by_address.len() + usize::from(!open.by_address.contains_key(&address));
         let count = open.by_address.get(&address).copied().unwrap_or_default();
         if count >= self.per_address_max || open.all >= self.places_max + self.reserved_max {
@@ -60,7 +71,7 @@ impl Addresses {
         open.all += 1;
         open.reserved += usize::from(is_reserved);
         open.by_address.insert(address, count + 1);
-        Some(Admission { addresses: Arc::clone(self), address, is_reserved, is_leaving: false })
+        Some(Admission { addresses: Arc::clone(self), address: Some(address), is_reserved, is_leaving: false })
     }
 
     /// Whether more connections are open than there are places.
@@ -82,7 +93,8 @@ impl Open {
 /// Permission of one connection to be open.
 pub(crate) struct Admission {
     addresses: Arc<Addresses>,
-    address: IpAddr,
+    /// `None` for a connection of another listener.
+    address: Option<IpAddr>,
     is_reserved: bool,
     /// Counted in [`Open::leaving`].
     is_leaving: bool,
@@ -127,7 +139,8 @@ impl Admission {
             return false;
         }
         let share = self.addresses.places_max / open.by_address.len().max(1);
-        self.is_leaving = open.by_address.get(&self.address).is_some_and(|count| *count > share);
+        let held = self.address.and_then(|address| open.by_address.get(&address));
+        self.is_leaving = held.is_some_and(|count| *count > share);
         open.leaving += usize::from(self.is_leaving);
         self.is_leaving
     }
@@ -146,10 +159,12 @@ impl Drop for Admission {
         open.all -= 1;
         open.reserved -= usize::from(self.is_reserved);
         open.leaving -= usize::from(self.is_leaving);
-        if let Some(count) = open.by_address.get_mut(&self.address) {
+        if let Some(address) = self.address
+            && let Some(count) = open.by_address.get_mut(&address)
+        {
             *count -= 1;
             if *count == 0 {
-                open.by_address.remove(&self.address);
+                open.by_address.remove(&address);
             }
         }
         let is_free = open.in_places() < self.addresses.places_max;
@@ -174,8 +189,8 @@ mod tests {
         })
     }
 
-    fn address(number: u8) -> IpAddr {
-        [10, 0, 0, number].into()
+    fn address(number: u8) -> Option<IpAddr> {
+        Some([10, 0, 0, number].into())
     }
 
     #[test]
@@ -220,5 +235,39 @@ mod tests {
         let are_reserved: Vec<bool> = open.iter().map(Admission::is_reserved).collect();
         assert_eq!(are_reserved, [false, false, false, true, true]);
         assert!(open.iter_mut().all(|one| !one.has_to_leave()), "nobody has more than another");
+    }
+
+    #[test]
+    fn a_connection_that_has_found_a_place_waits_for_none() {
+        let settings = reactor::ReactorSettings { loops: 1, ..reactor::ReactorSettings::default() };
+        let running = reactor::Reactor::new(settings).unwrap().start().unwrap();
+        let lp = &running.loops()[0];
+        let id = |slot| ConnectionId { loop_index: 0, slot, generation: 0 };
+        let addresses = ledger(1, 2, 100);
+        let holder = addresses.admit(address(1)).unwrap();
+        let mut waiting = [2, 3].map(|number| addresses.admit(address(number)).unwrap());
+        assert_eq!([0, 1].map(|slot| waiting[slot as usize].take_place(lp, id(slot))), [false; 2]);
+        // The first is told of the place, and the second, which has just sent more of its request, takes it.
+        drop(holder);
+        assert!(waiting[1].take_place(lp, id(1)) && !waiting[0].take_place(lp, id(0)));
+        let of = |open: &Open| open.waiting.iter().map(|(_, id)| id.slot).collect::<Vec<_>>();
+        assert_eq!(of(&addresses.lock()), [0], "the second would be told of the next place, for nothing");
+        running.drain(Duration::ZERO);
+        running.join().unwrap();
+    }
+
+    #[test]
+    fn a_connection_of_another_listener_takes_a_place_for_which_an_address_leaves() {
+        let addresses = ledger(3, 2, 100);
+        let mut crowd: Vec<Admission> = (0..5).map_while(|_| addresses.admit(address(1))).collect();
+        assert_eq!(crowd.len(), 5, "places and reserved places");
+        let mut own: Vec<Admission> = (0..9).map_while(|_| addresses.admit(None)).collect();
+        assert_eq!(own.len(), 2, "as many as there are reserved places");
+        assert!(own.iter_mut().all(|one| !one.is_reserved() && !one.has_to_leave()));
+        let leaving: Vec<bool> = crowd.iter_mut().map(Admission::has_to_leave).collect();
+        assert_eq!(leaving.iter().filter(|leaves| **leaves).count(), 2, "one for one");
+        drop((crowd, own));
+        let open = addresses.lock();
+        assert_eq!((open.all, open.reserved, open.leaving, open.by_address.len()), (0, 0, 0, 0));
     }
 }

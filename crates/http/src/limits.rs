@@ -26,8 +26,9 @@ pub struct ClientLimits {
     /// Open connections of the server, over all loops. If more arrive, addresses with more than the same share for each lose some.
     pub connections_max: usize,
     /// Further open connections, for which there is no place: they are answered vital requests ([`crate::Service::is_vital`]), and
-    /// others as soon as there is a place; 503 after [`Deadlines::crowded`]. More are closed at once. The reactor must allow as
-    /// many connections.
+    /// others as soon as there is a place; 503 after [`Deadlines::crowded`]. More are closed at once. As many again are for
+    /// servers beside ([`crate::HttpServer::beside`]). The reactor must allow as many connections, and as many beyond for the
+    /// listeners of servers beside.
     pub connections_reserved: usize,
 }
 

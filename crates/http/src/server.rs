@@ -24,6 +24,8 @@ pub struct HttpServer<S: Service> {
     service: Arc<S>,
     settings: Arc<HttpSettings>,
     addresses: Arc<Addresses>,
+    /// Its connections have no address in `addresses`.
+    is_beside: bool,
     metrics: Arc<Mutex<Vec<Arc<HttpMetrics>>>>,
 }
 
@@ -34,16 +36,19 @@ impl<S: Service> HttpServer<S> {
             service: Arc::new(service),
             addresses: Addresses::new(&settings.limits),
             settings: Arc::new(settings),
+            is_beside: false,
             metrics: Arc::default(),
         }
     }
 
-    /// A server for another service, for a listener of its own: settings, limits by address and counters are shared.
+    /// A server for another service, for a listener of its own: settings and counters are shared. Its connections count for
+    /// [`crate::ClientLimits::connections_max`] but for no address: clients of the first listener cannot keep them out.
     pub fn beside<T: Service>(&self, service: T) -> HttpServer<T> {
         HttpServer {
             service: Arc::new(service),
             settings: Arc::clone(&self.settings),
             addresses: Arc::clone(&self.addresses),
+            is_beside: true,
             metrics: Arc::clone(&self.metrics),
         }
     }
@@ -75,7 +80,8 @@ impl<S: Service> Factory for HttpServer<S> {
         let local = RefCell::new(self.service.local(lp));
         let shared = Rc::new(Shared { worker, service: Arc::clone(&self.service), local });
         setup.add_state(Box::new(Hooks(Rc::clone(&shared))));
-        Box::new(Acceptor { shared, addresses: Arc::clone(&self.addresses), asked_ns: 0 })
+        let (addresses, is_beside) = (Arc::clone(&self.addresses), self.is_beside);
+        Box::new(Acceptor { shared, addresses, is_beside, asked_ns: 0 })
     }
 }
 
@@ -99,6 +105,7 @@ impl<S: Service> LoopState for Hooks<S> {
 struct Acceptor<S: Service> {
     shared: Rc<Shared<S>>,
     addresses: Arc<Addresses>,
+    is_beside: bool,
     /// When connections were last asked to leave.
     asked_ns: u64,
 }
@@ -110,7 +117,12 @@ impl<S: Service> Acceptor<S> {
     fn ask_to_leave(&mut self, is_full: bool) {
         let worker = &self.shared.worker;
         self.asked_ns = worker.lp.now_ns();
-        for id in worker.crowd.borrow_mut().next() {
+        let mut crowd = worker.crowd.borrow_mut();
+        let mut asked = crowd.next();
+        if is_full {
+            asked.extend(crowd.reserved());
+        }
+        for id in asked {
             worker.lp.send(id, Message { tag: 0, payload: Box::new(Leave { is_full }) });
         }
     }
@@ -119,12 +131,13 @@ impl<S: Service> Acceptor<S> {
 impl<S: Service> Accept for Acceptor<S> {
     fn accept(&mut self, peer: SocketAddr, id: ConnectionId, _lp: &Loop) -> Option<Box<dyn Protocol>> {
         let worker = &self.shared.worker;
-        let Some(admission) = self.addresses.admit(reactor::host(peer.ip())) else {
+        let address = (!self.is_beside).then(|| reactor::host(peer.ip()));
+        let Some(admission) = self.addresses.admit(address) else {
             worker.metrics.turned_away.add(1);
             return None;
         };
         worker.metrics.accepted.add(1);
-        worker.crowd.borrow_mut().enter(id);
+        worker.crowd.borrow_mut().enter(id, admission.is_reserved());
         let connection = Connection::new(Rc::clone(&self.shared), id, peer, admission);
         if self.addresses.are_short() && worker.lp.now_ns().saturating_sub(self.asked_ns) >= ASK_NS {
             self.ask_to_leave(false);

@@ -143,10 +143,10 @@ impl Fleet {
         }
     }
 
-    /// Reserves one of `connections_max` or `outgoing_max`, before the descriptor exists.
-    pub(crate) fn reserve(&self, origin: Origin) -> bool {
+    /// Reserves one of `connections_max` or `outgoing_max`, or of as many `beyond`, before the descriptor exists.
+    pub(crate) fn reserve(&self, origin: Origin, beyond: usize) -> bool {
         let bounded = self.bounded(origin);
-        if bounded.open.fetch_add(1, Ordering::Relaxed) < bounded.max {
+        if bounded.open.fetch_add(1, Ordering::Relaxed) < bounded.max.saturating_add(beyond) {
             return true;
         }
         self.give_back(origin);

@@ -254,7 +254,8 @@ impl Starting {
         for (number, ((socket, settings), acceptor)) in self.listeners.into_iter().zip(acceptors).enumerate() {
             let acceptor = acceptor.ok_or_else(|| io::Error::other(format!("listener {number} has no acceptor")))?;
             let traffic = settings.traffic.map_or_else(|| Arc::clone(&core.traffic), |own| Arc::new(own.checked()));
-            event_loop.listeners.add(socket, acceptor, (traffic, settings.tls), &core.poller)?;
+            let own = (traffic, settings.tls, settings.connections_beyond);
+            event_loop.listeners.add(socket, acceptor, own, &core.poller)?;
         }
         Ok(event_loop)
     }

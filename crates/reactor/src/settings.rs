@@ -142,11 +142,13 @@ pub struct ListenerSettings {
     pub traffic: Option<Traffic>,
     /// Its certificate; `None`: no TLS.
     pub tls: Option<TlsServer>,
+    /// Connections that it may accept beyond [`ReactorSettings::connections_max`], which counts those of all listeners.
+    pub connections_beyond: usize,
 }
 
 impl Default for ListenerSettings {
     fn default() -> Self {
-        Self { backlog: 4096, traffic: None, tls: None }
+        Self { backlog: 4096, traffic: None, tls: None, connections_beyond: 0 }
     }
 }
 

@@ -1,8 +1,9 @@
 //! More clients than connections, and clients that hold memory without progress.
 
 use crate::harness::{Client, TestServer};
-use std::io::Write as _;
+use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
 #[test]
@@ -44,6 +45,41 @@ fn health_and_metrics_are_told_while_requests_hold_all_connections() {
     let refused = server.get("/items/1");
     assert_eq!(refused.status, 503, "{}", refused.text());
     drop(feeds);
+}
+
+#[test]
+fn the_listener_of_the_general_api_is_served_while_clients_of_the_other_hold_all_connections() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("s");
+    for admin in ["127.0.0.1:0".to_owned(), format!("unix:{}", path.display())] {
+        let settings = format!("connections_max = 8\nhead_seconds = 600\nadmin = \"{admin}\"");
+        let server = TestServer::start(&settings, ITEMS);
+        // As many as there are places and reserved places.
+        let crowd: Vec<TcpStream> = (0..24)
+            .map(|_| {
+                let (mut stream, _) = server.connect().into_parts();
+                stream.write_all(b"GET /items/1 HTTP/1.1\r\nA: ").unwrap();
+                stream
+            })
+            .collect();
+        for _ in 0..3 {
+            let told = match server.admin_address() {
+                Some(address) => list(TcpStream::connect(address).unwrap()),
+                None => list(UnixStream::connect(&path).unwrap()),
+            };
+            assert!(told.starts_with("HTTP/1.1 200 "), "{admin}: {told}");
+        }
+        drop(crowd);
+    }
+}
+
+/// The reply to a request of the general API that is not vital.
+fn list(mut stream: impl Read + Write) -> String {
+    let head = "GET /_/collections/items HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
+    let mut reply = String::new();
+    // A connection that is not admitted ends.
+    let _ = stream.write_all(head.as_bytes()).and_then(|()| stream.read_to_string(&mut reply));
+    reply
 }
 
 const ITEMS: &str = "[[endpoints]]\nroute = \"GET /items/{id}\"\nget = \"items/{id}\"\n";

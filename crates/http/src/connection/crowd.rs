@@ -23,10 +23,13 @@ pub(crate) struct Crowd {
     /// By slot.
     members: Vec<Option<ConnectionId>>,
     hand: usize,
+    /// Those that were admitted to a reserved place.
+    reserved: Vec<ConnectionId>,
 }
 
 impl Crowd {
-    pub(crate) fn enter(&mut self, id: ConnectionId) {
+    pub(crate) fn enter(&mut self, id: ConnectionId, is_reserved: bool) {
+        self.reserved.extend(is_reserved.then_some(id));
         let slot = id.slot as usize;
         if slot >= self.members.len() {
             self.members.resize(slot + 1, None);
@@ -38,6 +41,12 @@ impl Crowd {
         if let Some(member) = self.members.get_mut(id.slot as usize).filter(|member| **member == Some(id)) {
             *member = None;
         }
+        self.reserved.retain(|reserved| *reserved != id);
+    }
+
+    /// The connections in reserved places.
+    pub(crate) fn reserved(&self) -> &[ConnectionId] {
+        &self.reserved
     }
 
     /// The next connections to ask.
@@ -72,14 +81,15 @@ mod tests {
         let mut crowd = Crowd::default();
         assert!(crowd.next().is_empty());
         for slot in 0..1000 {
-            crowd.enter(id(slot, 1));
+            crowd.enter(id(slot, 1), slot == 4);
         }
         for slot in (0..1000).filter(|slot| slot % 3 == 0) {
             crowd.leave(id(slot, 1));
-            crowd.enter(id(slot, 2));
+            crowd.enter(id(slot, 2), false);
             // The previous connection in that slot has gone already.
             crowd.leave(id(slot, 1));
         }
+        assert_eq!(crowd.reserved(), [id(4, 1)]);
         crowd.leave(id(500, 1));
         crowd.leave(id(2000, 1));
         let mut seen: Vec<ConnectionId> = Vec::new();

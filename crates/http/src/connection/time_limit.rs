@@ -9,6 +9,9 @@ use crate::connection::ring::Held;
 use crate::parsing::refusal::Refusal;
 use crate::service::Service;
 
+/// How long a connection has a reserved place for certain: to send its request, or until a place is free.
+const RESERVED_NS: u64 = 100_000_000;
+
 impl<S: Service> Connection<S> {
     #[inline]
     pub(super) fn note_wait(&mut self, io: &mut Io<'_>, stop: Stop, begun: bool) {
@@ -81,7 +84,8 @@ impl<S: Service> Connection<S> {
     /// address has more than its share. `is_full`: no other client can even connect.
     pub(super) fn leave(&mut self, io: &mut Io<'_>, is_full: bool) {
         if self.admission.is_reserved() {
-            if is_full && !self.finished && !self.last {
+            let waits_ns = self.worker().lp.now_ns().saturating_sub(self.clock.since_ns());
+            if is_full && !self.finished && !self.last && waits_ns >= RESERVED_NS {
                 self.make_place(io);
             }
             return;

@@ -34,8 +34,8 @@ impl EventLoop {
 
     /// Accepts from every listener that may have more. `true`: the budget ended before the backlogs did.
     pub(crate) fn accept(&mut self) -> bool {
-        let mut budget = self.core.settings.accepts_per_tick;
-        for index in 0..self.listeners.list.len() {
+        let (mut budget, mut pauses) = (self.core.settings.accepts_per_tick, false);
+        'listeners: for index in 0..self.listeners.list.len() {
             while self.listeners.list[index].ready {
                 if budget == 0 {
                     return true;
@@ -43,21 +43,26 @@ impl EventLoop {
                 match self.accept_one(index) {
                     Accepted::One => budget -= 1,
                     Accepted::NoMore => self.listeners.list[index].ready = false,
+                    // Another listener may have connections beyond.
                     Accepted::Pause => {
-                        self.report_crowded();
-                        self.pause_accepting();
-                        return false;
+                        pauses = true;
+                        continue 'listeners;
                     }
                 }
             }
+        }
+        if pauses {
+            self.report_crowded();
+            self.pause_accepting();
         }
         false
     }
 
     fn accept_one(&mut self, index: usize) -> Accepted {
-        let Some(socket) = &self.listeners.list[index].socket else { return Accepted::NoMore };
+        let listener = &self.listeners.list[index];
+        let Some(socket) = &listener.socket else { return Accepted::NoMore };
         let fleet = self.core.lp.fleet();
-        if !fleet.reserve(Origin::Accepted) {
+        if !fleet.reserve(Origin::Accepted, listener.connections_beyond) {
             if !has_waiting(socket) {
                 return Accepted::NoMore;
             }

@@ -136,7 +136,7 @@ impl Core {
         outgoing: &Outgoing,
         protocol: impl FnOnce(ConnectionId, &Loop) -> Box<dyn Protocol>,
     ) -> Result<ConnectionId, ConnectFailure> {
-        if !self.lp.fleet().reserve(Origin::Outgoing) {
+        if !self.lp.fleet().reserve(Origin::Outgoing, 0) {
             return Err(ConnectFailure::LimitReached);
         }
         let id = self.ids.take(self.lp.index() as u16);

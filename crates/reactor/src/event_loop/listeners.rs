@@ -58,6 +58,7 @@ pub(crate) struct Listener {
     pub(crate) acceptor: Box<dyn Accept>,
     pub(crate) traffic: Arc<Traffic>,
     pub(crate) tls: Option<TlsServer>,
+    pub(crate) connections_beyond: usize,
     /// The kernel may have more connections.
     pub(crate) ready: bool,
 }
@@ -78,7 +79,7 @@ impl Listeners {
         &mut self,
         mut socket: Option<ListeningSocket>,
         acceptor: Box<dyn Accept>,
-        (traffic, tls): (Arc<Traffic>, Option<TlsServer>),
+        (traffic, tls, connections_beyond): (Arc<Traffic>, Option<TlsServer>, usize),
         poller: &Poller,
     ) -> io::Result<()> {
         let slot = LISTENERS_FROM + self.list.len() as u32;
@@ -86,7 +87,7 @@ impl Listeners {
             socket.register(poller, Token { slot, generation: 0 })?;
         }
         let ready = socket.is_some();
-        self.list.push(Listener { socket, acceptor, traffic, tls, ready });
+        self.list.push(Listener { socket, acceptor, traffic, tls, connections_beyond, ready });
         Ok(())
     }
 

@@ -3,7 +3,9 @@
 use super::preparing::{ServerStartError, complete, log_dropped, open_folder, routes};
 use super::reload::ReloadThread;
 use crate::changes::Feed;
-use crate::config::memory::{BEHIND_BYTES_MAX, Division, INPUT_BYTES_MAX, OUTPUT_HIGH_WATER, RESERVED_CONNECTIONS};
+use crate::config::memory::{
+    BEHIND_BYTES_MAX, Division, FURTHER_CONNECTIONS, INPUT_BYTES_MAX, OUTPUT_HIGH_WATER, RESERVED_CONNECTIONS,
+};
 use crate::config::{AdminListener, ServerConfig, ServiceConfig, TlsConfig, lints};
 use crate::metrics::sources::Sources;
 use crate::reads::cold::ColdReads;
@@ -24,7 +26,7 @@ const HTTP_SETTING: &str = "--http ADDRESS:PORT";
 const ADMIN_SETTING: &str = "`[server] admin`";
 /// Descriptors for files: those of the data folder (about ten), of queries that sort on disk, of a backup, of the configuration;
 /// and for reserved connections.
-const OWN_DESCRIPTORS: u64 = 40 + RESERVED_CONNECTIONS as u64;
+const OWN_DESCRIPTORS: u64 = 40 + FURTHER_CONNECTIONS as u64;
 /// With fewer connections a server does not start: a few idle clients would take all of them.
 const CONNECTIONS_LEAST: u64 = 16;
 
@@ -191,18 +193,20 @@ pub fn start(config: &ServiceConfig, data: &Path) -> Result<RunningServer, Serve
     let tls = settings.tls.as_ref().map(TlsConfig::server).transpose().map_err(tls_not_read)?;
     let tls = tls.map(|tls| tls.with_handshake_max(settings.head));
     let factory = Arc::clone(&server) as Arc<dyn reactor::Factory>;
-    let mut listen = |address, factory, setting| {
-        let own = ListenerSettings { tls: tls.clone(), ..ListenerSettings::default() };
+    let mut listen = |address, factory, setting, connections_beyond| {
+        let own = ListenerSettings { tls: tls.clone(), connections_beyond, ..ListenerSettings::default() };
         let (listener, bound) = reactor.bind(address, own).map_err(|source| not_listening(address, setting, source))?;
         reactor.accept_by(listener, factory);
         Ok::<SocketAddr, ServerStartError>(bound)
     };
-    let address = listen(settings.http, factory, HTTP_SETTING)?;
+    let address = listen(settings.http, factory, HTTP_SETTING, 0)?;
     let entrance = || Arc::new(server.beside(AdminEntrance(Arc::clone(server.service()))));
     let admin = match &settings.admin {
-        AdminListener::Address(address) => Some(listen(*address, entrance(), ADMIN_SETTING)?),
+        AdminListener::Address(address) => Some(listen(*address, entrance(), ADMIN_SETTING, RESERVED_CONNECTIONS)?),
         AdminListener::Unix(path) => {
-            reactor.listen_unix(path, entrance()).map_err(|source| unix_not_listening(path, source))?;
+            let own = ListenerSettings { connections_beyond: RESERVED_CONNECTIONS, ..ListenerSettings::default() };
+            let listener = reactor.bind_unix(path, own).map_err(|source| unix_not_listening(path, source))?;
+            reactor.accept_by(listener, entrance());
             None
         }
         AdminListener::Http | AdminListener::Off => None,
