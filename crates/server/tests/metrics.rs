@@ -203,6 +203,32 @@ fn metrics_are_as_promtool_wants_them() {
     assert!(families.values().all(|family| !family.samples.is_empty()));
 }
 
+#[test]
+fn a_page_larger_than_the_memory_for_large_replies_is_answered_whole() {
+    const ROUTES: usize = 250;
+    let name = "n".repeat(250);
+    let endpoint =
+        |number: usize| format!("[[endpoints]]\nroute = \"GET /{name}{number}/{{id}}\"\nget = \"items/{{id}}\"\n");
+    let server = TestServer::start("memory = \"48MB\"", &(0..ROUTES).map(endpoint).collect::<String>());
+    let mut client = server.connect();
+    for number in 0..ROUTES {
+        client.send("GET", &format!("/{name}{number}/1"), "", b"");
+        assert_eq!(client.answer(false).status, 404);
+    }
+    let answer = server.get("/_/metrics");
+    assert_eq!(answer.status, 200, "{}", answer.text());
+    let (families, problems) = read(answer.text());
+    assert!(problems.is_empty(), "{problems:#?}");
+    let bounds = &families["sapsan_memory_bound_bytes"].samples;
+    let replies = bounds.iter().find(|sample| sample.labels["part"] == "large_replies").expect("a part");
+    assert!(answer.text().len() as f64 > replies.value, "{} of {}", answer.text().len(), replies.value);
+    for (family, ending) in [("sapsan_http_requests_total", ""), ("sapsan_http_request_duration_seconds", "_count")] {
+        let counted = families[family].samples.iter().filter(|sample| sample.name.ends_with(ending));
+        let counted = counted.filter(|sample| sample.labels["route"].contains(&name) && sample.value == 1.0);
+        assert_eq!(counted.count(), ROUTES, "{family}");
+    }
+}
+
 /// One number of a server's page.
 fn number(server: &TestServer, name: &str) -> f64 {
     let answer = server.get("/_/metrics");

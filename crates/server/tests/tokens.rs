@@ -445,3 +445,93 @@ fn queries_of_a_token_end_with_the_token() {
         }
     }
 }
+
+/// A query that runs until its client leaves.
+const ENDLESS: &str = "SELECT COUNT(*) AS n FROM items a JOIN items b ON a.price + b.price >= 0 \
+                       JOIN items c ON b.price + c.price >= 0 JOIN items d ON c.price + d.price >= 0";
+
+fn wait_for(server: &TestServer, metric: &str, least: f64) {
+    let began = std::time::Instant::now();
+    while server.metric(metric) < least {
+        assert!(began.elapsed() < std::time::Duration::from_secs(60), "{metric} is below {least}");
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+}
+
+#[test]
+fn a_whole_answer_leaves_only_if_its_token_still_permits_it() {
+    let body = "body = { type = \"object\", properties = { note = { type = \"string\" } } }";
+    let endpoints = format!(
+        "[[endpoints]]\nroute = \"POST /first\"\n{body}\nsteps = [{{ sql = \"SELECT id FROM items WHERE :note <> ''\" }}]\n\
+         allow = \"token\"\nscope = \"secrets\"\n"
+    );
+    let (text, section) = token(1, "t", "allow = [\"read\", \"write\", \"secrets\"]");
+    let server = TestServer::of_file(&with_tokens(&endpoints, &section)).unwrap();
+    server.put_items(0..200);
+    let query = |members: serde_json::Value| {
+        let mut query = serde_json::json!({ "sql": "SELECT id FROM items WHERE id = 1" });
+        query.as_object_mut().unwrap().extend(members.as_object().cloned().unwrap());
+        query.to_string()
+    };
+    // Each waits for a thread until its token is revoked, and then takes a moment.
+    let requests = [
+        ("POST /_/query", query(serde_json::json!({}))),
+        ("POST /_/query", query(serde_json::json!({ "limit": 1 }))),
+        ("POST /_/query", serde_json::json!({ "sql": "UPDATE items SET price = 7 WHERE id = 1" }).to_string()),
+        ("POST /first", format!("{{\"note\":\"{}\"}}", "n".repeat(300_000))),
+    ];
+    let busy: Vec<Client> = (0..2)
+        .map(|_| {
+            let mut client = server.connect();
+            client.send("POST", "/_/query", "", serde_json::json!({ "sql": ENDLESS }).to_string().as_bytes());
+            client
+        })
+        .collect();
+    wait_for(&server, "sapsan_pool_running", 2.0);
+    let mut clients: Vec<Client> =
+        requests.iter().map(|(request, body)| begin(&server, &text, request, "", body)).collect();
+    wait_for(&server, "sapsan_pool_queued", requests.len() as f64);
+    assert_eq!(server.reload(&with_tokens(&endpoints, "")).status, 200);
+    drop(busy);
+    for (client, (request, _)) in clients.iter_mut().zip(&requests) {
+        let answer = client.answer(false);
+        assert_eq!((answer.status, answer.json()["detail"].as_str()), (401, Some(REVOKED)), "{request}");
+    }
+    assert_eq!(server.get("/_/collections/items/1").json()["price"], 10);
+}
+
+#[test]
+fn a_reload_that_waits_is_refused_when_its_token_is_revoked_before() {
+    let (text, section) = token(1, "t", "allow = [\"admin\"]");
+    let (second, second_section) = token(2, "second", "allow = [\"read\"]");
+    let server = TestServer::of_file(&with_tokens("", &section)).unwrap();
+    server.put_items(0..200);
+    // A statement that writes keeps a reload waiting.
+    let mut writing = server.connect();
+    let sql = format!("DELETE FROM items WHERE id = ({ENDLESS})");
+    writing.send("POST", "/_/query", "", serde_json::json!({ "sql": sql }).to_string().as_bytes());
+    wait_for(&server, "sapsan_pool_running", 1.0);
+    let file = server.folder().join("service.toml");
+    std::fs::write(&file, with_tokens("", &[section, second_section].concat())).unwrap();
+    let reload = || {
+        let mut client = server.connect();
+        client.send("POST", "/_/config/reload", "", b"");
+        // One loop: it has read that request before this one.
+        assert_eq!(server.get("/_/health").status, 200);
+        client
+    };
+    let mut first = reload();
+    // Its file is in force for tokens already.
+    while with(&server, &second, "GET /_/schema", "").status != 200 {
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+    std::fs::write(&file, with_tokens("", "")).unwrap();
+    let mut revoking = reload();
+    let mut waiting = begin(&server, &text, "POST /_/config/reload", "", "");
+    assert_eq!(server.get("/_/health").status, 200);
+    drop(writing);
+    assert_eq!([first.answer(false).status, revoking.answer(false).status], [200; 2]);
+    let answer = waiting.answer(false);
+    assert_eq!((answer.status, answer.json()["detail"].as_str()), (401, Some(REVOKED)));
+    assert_eq!(server.metric("sapsan_config_reloads_total"), 2.0);
+}

@@ -150,7 +150,7 @@ impl Operation {
             Operation::VerifyView => views::verify(service, request, params, (&permit, reply)),
             Operation::Changes => changes::follow(service, request, (permit, reply)),
             Operation::Schema => schema::send(service, reply),
-            Operation::Reload => service.reloads.ask(request, reply),
+            Operation::Reload => service.reloads.ask(request, (permit, reply)),
             Operation::Health => health(service, true, reply),
             Operation::Metrics => metrics::send(service, reply),
             Operation::OpenApi => reply.send_shared(Status(200), JSON, Arc::clone(&service.openapi)),

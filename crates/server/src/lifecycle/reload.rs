@@ -12,11 +12,12 @@
 //! then queries use them. If that fails, for example because a statement runs for long, it is tried again.
 
 use super::preparing::{ServerStartError, complete, log_dropped, routes};
+use crate::access::token::Permit;
 use crate::changes::Feed;
 use crate::config::memory::Division;
 use crate::config::{ConfigError, ServiceConfig, TlsConfig};
 use crate::failure::refusal;
-use crate::failure::{Failure, FailureKind};
+use crate::failure::{ErrorRules, Failure, FailureKind};
 use crate::general::schema;
 use crate::maintenance::reload_requests::{ReloadTask, WAITING_MAX};
 use crate::replies::media::JSON;
@@ -175,7 +176,7 @@ impl Reloader {
         loop {
             let wait = if self.retired.is_empty() { LOOK } else { LOOK_FOR_HOLDERS };
             match asked.recv_timeout(wait) {
-                Ok(ReloadTask::Reload { late, may_drop }) => self.answer(late, may_drop),
+                Ok(ReloadTask::Reload { late, permit, may_drop }) => self.answer(late, &permit, may_drop),
                 Err(Timeout) => self.look(),
                 Ok(ReloadTask::Stop) | Err(_) => return,
             }
@@ -183,7 +184,11 @@ impl Reloader {
         }
     }
 
-    fn answer(&mut self, late: Option<LateReply>, may_drop: bool) {
+    fn answer(&mut self, late: Option<LateReply>, permit: &Permit, may_drop: bool) {
+        if let Err(failure) = permit.check() {
+            late.into_iter().for_each(|late| refusal::refuse(&ErrorRules::default(), late, &failure));
+            return;
+        }
         let outcome = self.watched(|reloader| reloader.reload(may_drop));
         let current = self.switch.current();
         let reloads = &current.service.reloads;

@@ -197,6 +197,36 @@ fn sweep_all(swept: &mut [Swept], counts: &Counts, panics: &Panics, sweep: impl 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use docs::{Op, Precondition, Write};
+
+    #[test]
+    fn a_sweep_that_finds_the_store_busy_keeps_the_lag_and_is_no_failure() {
+        let folder = tempfile::tempdir().unwrap();
+        let text = "[collections.items]\nkey = { field = \"id\", type = \"u32\" }\nexpire = \"until\"\n";
+        let config = docs::config::Config::parse("c.toml".as_ref(), text).unwrap();
+        let mut options = docs::engine::StoreOptions::default();
+        options.readers_max = 8;
+        let (database, _) = DocumentDatabase::open(&config, folder.path(), options).unwrap();
+        let (counts, panics) = (Counts::default(), Panics::default());
+        let collection = database.expiring()[0];
+        let write = |body: &[u8]| {
+            let op = Op::Insert { body: body.to_vec() };
+            database.write_now(&Write { collection, op, precondition: Precondition::None }).unwrap();
+        };
+        write(br#"{"id":1,"until":1}"#);
+        let mut swept = [Swept::new(collection)];
+        let mut sweep = || {
+            sweep_all(&mut swept, &counts, &panics, |swept| swept.sweep(&database, &counts, &|_| true));
+            let of = |count: &AtomicU64| count.load(Ordering::Relaxed);
+            (of(&counts.removed), of(&counts.failures), of(&counts.lag_ms) > 1_000_000)
+        };
+        assert_eq!(sweep(), (1, 0, true));
+        // All readers are in use.
+        let sessions: Vec<_> = std::iter::from_fn(|| database.session().ok()).collect();
+        assert_eq!(sweep(), (1, 0, true), "it has seen nothing that is less late");
+        drop(sessions);
+        assert_eq!(sweep(), (1, 0, false));
+    }
 
     #[test]
     fn a_panic_holds_up_its_collection_alone_and_is_told_until_that_is_swept() {

@@ -1,6 +1,7 @@
 //! Requests for a reload on their way to the thread that reloads (`lifecycle::reload`), and counters of completed and refused
 //! ones.
 
+use crate::access::token::Permit;
 use crate::failure::refusal;
 use crate::failure::{ErrorRules, Failure, FailureKind};
 use crate::requests::params::echo;
@@ -21,6 +22,8 @@ pub(crate) const PARAMETERS: [&str; 1] = [ALLOW_DROP];
 pub(crate) enum ReloadTask {
     Reload {
         late: Option<LateReply>,
+        /// The permission of the request: it may end while the request waits.
+        permit: Permit,
         /// Whether the folder may lose what the file no longer declares.
         may_drop: bool,
     },
@@ -37,7 +40,7 @@ pub(crate) struct Reloads {
 
 impl Reloads {
     /// Requests a reload; it is answered when it is done or refused.
-    pub(crate) fn ask(&self, request: &HttpRequest<'_>, reply: Reply<'_>) {
+    pub(crate) fn ask(&self, request: &HttpRequest<'_>, (permit, reply): (Permit, Reply<'_>)) {
         let may_drop = match may_drop(request.query()) {
             Ok(may_drop) => may_drop,
             Err(failure) => return refusal::fail(&failure, reply),
@@ -45,7 +48,7 @@ impl Reloads {
         let Some(tasks) = self.tasks.get() else {
             return refusal::fail(&Failure::new(FailureKind::Unavailable, "the server is starting"), reply);
         };
-        let refused = match tasks.try_send(ReloadTask::Reload { late: Some(reply.later()), may_drop }) {
+        let refused = match tasks.try_send(ReloadTask::Reload { late: Some(reply.later()), permit, may_drop }) {
             Ok(()) => return,
             Err(TrySendError::Full(ask) | TrySendError::Disconnected(ask)) => ask,
         };
@@ -58,7 +61,10 @@ impl Reloads {
     /// The same with only a log line as answer. A signal carries no permission, so nothing may be dropped.
     pub(crate) fn ask_by_signal(&self) {
         // If the queue is full, the file will be read after this moment anyway.
-        let _ = self.tasks.get().map(|tasks| tasks.try_send(ReloadTask::Reload { late: None, may_drop: false }));
+        let _ = self
+            .tasks
+            .get()
+            .map(|tasks| tasks.try_send(ReloadTask::Reload { late: None, permit: Permit::default(), may_drop: false }));
     }
 
     /// Completed and refused reloads.
