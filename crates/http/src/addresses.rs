@@ -252,7 +252,7 @@ mod tests {
         assert!(waiting[1].take_place(lp, id(1)) && !waiting[0].take_place(lp, id(0)));
         let of = |open: &Open| open.waiting.iter().map(|(_, id)| id.slot).collect::<Vec<_>>();
         assert_eq!(of(&addresses.lock()), [0], "the second would be told of the next place, for nothing");
-        running.drain(Duration::ZERO);
+        running.drain(std::time::Duration::ZERO);
         running.join().unwrap();
     }
 
