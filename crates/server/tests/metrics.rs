@@ -206,7 +206,7 @@ fn metrics_are_as_promtool_wants_them() {
 #[test]
 fn a_page_larger_than_the_memory_for_large_replies_is_answered_whole() {
     const ROUTES: usize = 250;
-    let name = "n".repeat(250);
+    let name = "n".repeat(420);
     let endpoint =
         |number: usize| format!("[[endpoints]]\nroute = \"GET /{name}{number}/{{id}}\"\nget = \"items/{{id}}\"\n");
     let server = TestServer::start("memory = \"48MB\"", &(0..ROUTES).map(endpoint).collect::<String>());
