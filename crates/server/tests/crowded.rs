@@ -51,15 +51,32 @@ fn health_and_metrics_are_told_while_requests_hold_all_connections() {
 fn the_listener_of_the_general_api_is_served_while_clients_of_the_other_hold_all_connections() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("s");
+    let pairs = |tables: [&str; 4]| {
+        let join = |(left, right): (&str, &str)| format!("JOIN items {right} ON {left}.price + {right}.price >= 0");
+        let joins: Vec<String> = tables.iter().zip(&tables[1..]).map(|(left, right)| join((*left, *right))).collect();
+        format!("SELECT COUNT(*) AS n FROM items {} {}", tables[0], joins.join(" "))
+    };
+    let endless = format!(
+        "[[endpoints]]\nroute = \"POST /items\"\ninsert = \"items\"\n\
+         [[endpoints]]\nroute = \"GET /endless\"\nquery = \"{}\"\n",
+        pairs(["a", "b", "c", "d"])
+    );
     for admin in ["127.0.0.1:0".to_owned(), format!("unix:{}", path.display())] {
-        let settings = format!("connections_max = 8\nhead_seconds = 600\nadmin = \"{admin}\"");
-        let server = TestServer::start(&settings, ITEMS);
-        // As many as there are places and reserved places.
-        let crowd: Vec<TcpStream> = (0..24)
+        let limits = "connections_max = 8\nscan_rows_max = 1000000000000\nquery_seconds = 600";
+        let server = TestServer::start(&format!("{limits}\nadmin = \"{admin}\""), &endless);
+        let mut client = server.connect();
+        for id in 0..200 {
+            let item = format!("{{\"id\":{id},\"group\":\"g\",\"price\":1}}");
+            client.send("POST", "/items", "", item.as_bytes());
+            assert_eq!(client.answer(false).status, 201);
+        }
+        drop(client);
+        // As many as there are places and reserved places. Those with a place keep it: they wait for the server.
+        let crowd: Vec<Client> = (0..24)
             .map(|_| {
-                let (mut stream, _) = server.connect().into_parts();
-                stream.write_all(b"GET /items/1 HTTP/1.1\r\nA: ").unwrap();
-                stream
+                let mut client = server.connect();
+                client.send("GET", "/endless", "", b"");
+                client
             })
             .collect();
         for _ in 0..3 {
