@@ -15,8 +15,9 @@ pub mod codec;
 pub mod loop_client;
 
 pub use client::{
-    ArgumentWriter, Client, ClientPool, ClientSettings, CommandError, Endpoint, FromReply, Lost, Mismatch, NotSent,
-    Pipeline, PooledClient, ReplyValue, ServerError, Subscriber, SubscriberEvent, Tls, TlsSettingsError, ToArguments,
+    ArgumentWriter, Client, ClientPool, ClientSettings, CommandError, Endpoint, Feed, FromReply, Lost, Mismatch,
+    NotSent, Pipeline, PooledClient, ReplyValue, ServerError, Subscriber, SubscriberEvent, Tls, TlsSettingsError,
+    ToArguments,
 };
 #[cfg(feature = "reactor")]
 pub use loop_client::{LoopClient, LoopSettings, LoopSubscriber};

@@ -122,6 +122,11 @@ impl Connection {
         self.input.view(reply)
     }
 
+    /// The bytes of the reply that was read last.
+    pub(crate) fn bytes(&self, reply: Range<usize>) -> &[u8] {
+        self.input.bytes(reply)
+    }
+
     /// Sends requests and passes their replies to `on_reply`, in order of arrival. Replies are read also while requests are
     /// still being sent: a server that cannot write its replies stops reading.
     pub(crate) fn pipeline(

@@ -62,6 +62,11 @@ impl Input {
         self.framer.view(&self.buffer[reply])
     }
 
+    /// The bytes of the reply that [`Input::next_reply`] returned last.
+    pub(crate) fn bytes(&self, reply: Range<usize>) -> &[u8] {
+        &self.buffer[reply]
+    }
+
     /// Whether no received bytes are left, not even those of an incomplete reply.
     pub(crate) fn is_empty(&self) -> bool {
         self.start == self.end
