@@ -1,74 +1,92 @@
 //! Copies a key with the commands of its type, piece by piece, between versions that cannot read each other's dumps.
 //!
-//! The key is first removed from the node, and is complete only at the end of the copy. For a stream, the entries and the groups'
-//! positions are copied, but not the entries that consumers have not acknowledged.
+//! The key is first removed from the node, and is complete only at the end of the copy. Each piece comes with the time at which the key
+//! expires, and at the end the source is asked once more: a key that expires, or is removed, while it is copied does not stay on its
+//! node in part.
 
-use resp::{Client, ClientSettings, CommandError, FromReply, Pipeline, ReplyValue, ToArguments};
-use std::collections::HashMap;
+use resp::{FromReply, Pipeline, ToArguments};
 
 use super::ReshardError;
-use super::servers::SourceIdentity;
-use super::source::Expiry;
+use super::error::Role;
+use super::groups::{self, Group};
+use super::reader::Reader;
+use super::servers::{Origin, Server};
 
-/// The answer of XINFO for a key that is not there.
-const NO_KEY: &str = "ERR no such key";
 /// Elements that are read and written at a time.
-const PIECE: usize = 500;
+pub(super) const PIECE: usize = 500;
+/// How often a key is copied from its beginning because its type or its end has changed meanwhile.
+const TRIES: usize = 10;
 
 /// Elements as the source returns them, or as the node's command expects them.
-type Texts = Vec<Vec<u8>>;
+pub(super) type Texts = Vec<Vec<u8>>;
 
-/// Copies one key; a key that is missing in the source is removed from the node.
+/// Copies one key to a node whose clock is ahead of the source's by `clock_offset`; a key that is missing in the source is removed
+/// from the node.
 pub(super) fn copy(
-    (source, identity): (&mut Client, &SourceIdentity),
-    (target, node): (&mut Client, &ClientSettings),
+    (source, origin): (&mut Reader, &Origin),
+    (target, clock_offset): (&mut Server, i64),
     key: &[u8],
 ) -> Result<(), ReshardError> {
-    let mut copy = Copy { source, target, node, key };
-    let kind: String = copy.read(("TYPE", key))?;
-    if kind == "none" {
-        identity.check(copy.source)?;
-    }
-    copy.write(("DEL", key))?;
-    match kind.as_str() {
-        "none" => return Ok(()),
-        "string" => {
-            if let Some(value) = copy.read::<Option<Vec<u8>>>(("GET", key))? {
-                copy.write(("SET", key, value))?;
-            }
+    for tries_left in (0..TRIES).rev() {
+        let kind: String = source.server.command(("TYPE", key))?;
+        let expiry = source.expiry(key)?;
+        let mut copy = Copy { source, target, key, kind: &kind, expiry: expiry.at(clock_offset) };
+        match copy.whole(origin) {
+            outcome if tries_left == 0 => return outcome,
+            Err(ReshardError::Server { role: Role::Source, error: resp::CommandError::Server(_), .. })
+                if source.server.command::<String>(("TYPE", key))? != kind => {}
+            Ok(()) if !source.expiry(key)?.is_near(expiry, 0) => {}
+            outcome => return outcome,
         }
-        "list" => copy.list()?,
-        "hash" => copy.scanned("HSCAN", "HSET", |texts| texts)?,
-        "set" => copy.scanned("SSCAN", "SADD", |texts| texts)?,
-        // ZSCAN returns member and score; ZADD expects score and member.
-        "zset" => copy.scanned("ZSCAN", "ZADD", |texts| {
-            let (pairs, _) = texts.as_chunks::<2>();
-            pairs.iter().flat_map(|[member, score]| [score.clone(), member.clone()]).collect()
-        })?,
-        "stream" => copy.stream()?,
-        _ => return Err(ReshardError::Type { key: key.to_vec(), kind }),
     }
-    let left: i64 = copy.read(("PTTL", key))?;
-    match Expiry::of(left) {
-        Some(expiry) => copy.write(("PEXPIRE", key, expiry.milliseconds())),
-        None => Ok(()),
-    }
+    Ok(())
 }
 
 struct Copy<'c> {
-    source: &'c mut Client,
-    target: &'c mut Client,
-    node: &'c ClientSettings,
+    source: &'c mut Reader,
+    target: &'c mut Server,
     key: &'c [u8],
+    /// Its type.
+    kind: &'c str,
+    /// When it expires, by the node's clock.
+    expiry: Option<i64>,
 }
 
 impl Copy<'_> {
-    fn read<T: FromReply>(&mut self, command: impl ToArguments) -> Result<T, ReshardError> {
-        self.source.command(command).map_err(ReshardError::Source)
+    fn whole(&mut self, origin: &Origin) -> Result<(), ReshardError> {
+        if self.kind == "none" {
+            self.source.check(origin)?;
+        }
+        self.target.command::<()>(("DEL", self.key))?;
+        match self.kind {
+            "none" => Ok(()),
+            "string" => match self.read::<Option<Vec<u8>>>(("GET", self.key))? {
+                Some(value) => self.write(Pipeline::new().add(("SET", self.key, value))),
+                None => Ok(()),
+            },
+            "list" => self.list(),
+            "hash" => self.scanned("HSCAN", "HSET", |texts| texts),
+            "set" => self.scanned("SSCAN", "SADD", |texts| texts),
+            // ZSCAN returns member and score; ZADD expects score and member.
+            "zset" => self.scanned("ZSCAN", "ZADD", |texts| {
+                let (pairs, _) = texts.as_chunks::<2>();
+                pairs.iter().flat_map(|[member, score]| [score.clone(), member.clone()]).collect()
+            }),
+            "stream" => self.stream(),
+            kind => Err(ReshardError::Type { key: self.key.to_vec(), kind: kind.to_owned() }),
+        }
     }
 
-    fn write(&mut self, command: impl ToArguments) -> Result<(), ReshardError> {
-        self.target.command::<()>(command).map_err(|error| ReshardError::of_node(self.node, error))
+    fn read<T: FromReply>(&mut self, command: impl ToArguments) -> Result<T, ReshardError> {
+        self.source.server.command(command)
+    }
+
+    /// Writes a piece, and the time at which the key expires.
+    fn write(&mut self, piece: &mut Pipeline) -> Result<(), ReshardError> {
+        if let Some(at) = self.expiry {
+            piece.add(("PEXPIREAT", self.key, at));
+        }
+        self.target.all::<()>(piece).map(drop)
     }
 
     fn list(&mut self) -> Result<(), ReshardError> {
@@ -77,7 +95,7 @@ impl Copy<'_> {
             if texts.is_empty() {
                 break;
             }
-            self.write(("RPUSH", self.key, texts))?;
+            self.write(Pipeline::new().add(("RPUSH", self.key, texts)))?;
         }
         Ok(())
     }
@@ -89,7 +107,7 @@ impl Copy<'_> {
             let (next, texts): (u64, Texts) = self.read((scan, self.key, cursor, "COUNT", PIECE))?;
             // A small value is returned whole, whatever COUNT says.
             for piece in texts.chunks(2 * PIECE) {
-                self.write((add, self.key, ordered(piece.to_vec())))?;
+                self.write(Pipeline::new().add((add, self.key, ordered(piece.to_vec()))))?;
             }
             if next == 0 {
                 return Ok(());
@@ -99,56 +117,45 @@ impl Copy<'_> {
     }
 
     fn stream(&mut self) -> Result<(), ReshardError> {
-        let (mut from, mut is_empty) = ("-".to_owned(), true);
+        let mut from = "-".to_owned();
         loop {
             let entries: Vec<(String, Texts)> = self.read(("XRANGE", self.key, from.as_str(), "+", "COUNT", PIECE))?;
             let Some((last, _)) = entries.last() else { break };
-            (from, is_empty) = (behind(last), false);
-            let mut pipeline = Pipeline::new();
+            from = groups::behind(last);
+            let mut piece = Pipeline::new();
             for (id, fields) in &entries {
-                pipeline.add(("XADD", self.key, id, fields));
+                piece.add(("XADD", self.key, id, fields));
             }
-            self.write_all(&pipeline)?;
+            self.write(&mut piece)?;
         }
-        let groups: Vec<HashMap<String, ReplyValue>> = match self.read(("XINFO", "GROUPS", self.key)) {
-            // It was removed meanwhile.
-            Err(ReshardError::Source(CommandError::Server(error))) if error.text() == NO_KEY => return Ok(()),
-            groups => groups?,
-        };
-        let mut pipeline = Pipeline::new();
-        if is_empty && groups.is_empty() {
-            // Only the making of a group makes a stream without entries.
-            pipeline.add(("XGROUP", "CREATE", self.key, "none", "0", "MKSTREAM"));
-            pipeline.add(("XGROUP", "DESTROY", self.key, "none"));
+        // Only the making of a group makes a stream without entries.
+        let mut piece = Pipeline::new();
+        piece.add(("XGROUP", "CREATE", self.key, "sapsan-reshard", "0", "MKSTREAM"));
+        piece.add(("XGROUP", "DESTROY", self.key, "sapsan-reshard"));
+        piece.add(("XSETID", self.key, groups::last_id(&mut self.source.server, self.key)?));
+        self.write(&mut piece)?;
+        for group in groups::read(&mut self.source.server, self.key)? {
+            self.group(&group)?;
         }
-        for group in groups {
-            if let (Some(name), Some(delivered)) = (text(group.get("name")), text(group.get("last-delivered-id"))) {
-                pipeline.add(("XGROUP", "CREATE", self.key, name, delivered, "MKSTREAM"));
+        Ok(())
+    }
+
+    fn group(&mut self, group: &Group) -> Result<(), ReshardError> {
+        self.write(Pipeline::new().add(("XGROUP", "CREATE", self.key, &group.name, &group.delivered)))?;
+        let mut consumers = Pipeline::new();
+        for consumer in &group.consumers {
+            consumers.add(("XGROUP", "CREATECONSUMER", self.key, &group.name, consumer));
+        }
+        // Before Redis 6.2 claiming an entry makes its consumer.
+        self.target.pipeline::<u64>(&consumers)?;
+        for pending in group.pending.chunks(PIECE) {
+            let mut piece = Pipeline::new();
+            for one in pending {
+                let claim = ("XCLAIM", self.key, &group.name, &one.consumer, 0, &one.id);
+                piece.add((claim, ("IDLE", one.idle_ms, "RETRYCOUNT", one.deliveries, "FORCE", "JUSTID")));
             }
+            self.write(&mut piece)?;
         }
-        self.write_all(&pipeline)
-    }
-
-    fn write_all(&mut self, pipeline: &Pipeline) -> Result<(), ReshardError> {
-        let results = self.target.pipeline::<()>(pipeline);
-        let outcome: Result<Vec<()>, CommandError> = results.and_then(|results| results.into_iter().collect());
-        outcome.map(drop).map_err(|error| ReshardError::of_node(self.node, error))
-    }
-}
-
-/// The id that follows this one, of the form MILLISECONDS-NUMBER.
-fn behind(id: &str) -> String {
-    let (milliseconds, number) = id.split_once('-').unwrap_or((id, "0"));
-    match number.parse::<u64>().ok().and_then(|number| number.checked_add(1)) {
-        Some(next) => format!("{milliseconds}-{next}"),
-        None => format!("{}-0", milliseconds.parse::<u64>().map_or(u64::MAX, |milliseconds| milliseconds + 1)),
-    }
-}
-
-fn text(value: Option<&ReplyValue>) -> Option<Vec<u8>> {
-    match value? {
-        ReplyValue::Bulk(bytes) => Some(bytes.clone()),
-        ReplyValue::Simple(text) => Some(text.clone().into_bytes()),
-        _ => None,
+        Ok(())
     }
 }

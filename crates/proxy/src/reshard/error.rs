@@ -2,27 +2,29 @@
 
 use std::fmt;
 
-use resp::{ClientSettings, CommandError, Endpoint, NotSent};
+use resp::{CommandError, Endpoint, Lost, NotSent};
+
+/// What a server is in a plan.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// The keys are read from it.
+    Source,
+    /// Keys are written to it.
+    Node,
+}
 
 /// Why a resharding failed. Copied keys stay, and a new run copies everything again.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum ReshardError {
-    /// The source is unreachable, or refuses a command.
-    Source(resp::CommandError),
-    /// A node is unreachable, or refuses a command.
-    Node {
-        /// Its address.
-        node: String,
-        /// The error.
-        error: resp::CommandError,
-    },
-    /// A server cannot be reached at the beginning, or does not answer.
-    Unanswered {
+    /// A server cannot be reached, does not answer in time, or refuses a command.
+    Server {
+        /// What it is in the plan.
+        role: Role,
         /// Its address.
         address: String,
         /// The error.
-        error: resp::CommandError,
+        error: CommandError,
     },
     /// Another process answers where a node was: it was restarted, or replaced. What was copied to it before may be missing.
     NodeRestarted {
@@ -53,8 +55,25 @@ pub enum ReshardError {
         /// Its type, as the source reports it.
         kind: String,
     },
-    /// The source does not publish changed keys, and cannot be configured to.
-    NotFollowed(resp::CommandError),
+    /// The source gives no replication stream, or stops sending it; the text says why.
+    NoStream(String),
+    /// The source has executed a command that changes keys and does not name them.
+    NotFollowed {
+        /// The command.
+        command: String,
+    },
+    /// The source cannot be made to refuse writes; the text says why.
+    NotFenced(String),
+    /// A write reached the source although it refuses writes.
+    LateWrite {
+        /// The command.
+        command: String,
+    },
+    /// A node reports no slots.
+    NoCluster {
+        /// Its address.
+        node: String,
+    },
     /// It was stopped by the caller.
     Stopped,
     /// A thread that writes to a node has panicked, which is a bug.
@@ -64,16 +83,8 @@ pub enum ReshardError {
 impl ReshardError {
     /// Whether a server could not be reached, or a connection to it broke: another attempt may succeed.
     pub(super) fn is_lost_connection(&self) -> bool {
-        match self {
-            ReshardError::Source(error) | ReshardError::Node { error, .. } | ReshardError::Unanswered { error, .. } => {
-                matches!(error, CommandError::NotSent(NotSent::Connect(_)) | CommandError::OutcomeUnknown(_))
-            }
-            _ => false,
-        }
-    }
-
-    pub(super) fn of_node(settings: &ClientSettings, error: resp::CommandError) -> ReshardError {
-        ReshardError::Node { node: address(&settings.endpoint), error }
+        let ReshardError::Server { error, .. } = self else { return false };
+        matches!(error, CommandError::NotSent(NotSent::Connect(_)) | CommandError::OutcomeUnknown(_))
     }
 }
 
@@ -85,15 +96,22 @@ pub(super) fn address(endpoint: &Endpoint) -> String {
     }
 }
 
+impl fmt::Display for Role {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(if *self == Role::Source { "the source" } else { "the node" })
+    }
+}
+
 impl fmt::Display for ReshardError {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            ReshardError::Source(error) => write!(out, "the source: {error}"),
-            ReshardError::Node { node, error } => write!(out, "the node {node}: {error}"),
-            ReshardError::Unanswered { address, error: CommandError::NotSent(NotSent::Connect(error)) } => {
+            ReshardError::Server { address, error: CommandError::NotSent(NotSent::Connect(error)), .. } => {
                 write!(out, "no connection to {address}: {error}")
             }
-            ReshardError::Unanswered { address, error } => write!(out, "{address} does not answer: {error}"),
+            ReshardError::Server { role, address, error: CommandError::OutcomeUnknown(Lost::TimedOut) } => {
+                write!(out, "{role} {address} does not answer")
+            }
+            ReshardError::Server { role, address, error } => write!(out, "{role} {address}: {error}"),
             ReshardError::NodeRestarted { node } => write!(
                 out,
                 "the node {node} was restarted or replaced meanwhile: keys that were copied to it before may be missing. Run this again"
@@ -116,10 +134,27 @@ impl fmt::Display for ReshardError {
                  both the same version and modules",
                 key.escape_ascii()
             ),
-            ReshardError::NotFollowed(error) => write!(
+            ReshardError::NoStream(reason) => write!(
                 out,
-                "the source does not publish changed keys: {error}. Set notify-keyspace-events to EA there, and run this again"
+                "the source's replication stream cannot be read: {reason}. --live reads it as a replica does (PSYNC)"
             ),
+            ReshardError::NotFollowed { command } => write!(
+                out,
+                "the source has executed {command}, which names no keys: what it changed is not on the nodes. Run this again \
+                 without that command"
+            ),
+            ReshardError::NotFenced(reason) => write!(
+                out,
+                "the source cannot be made to refuse writes: {reason}. At the end --live sets min-replicas-to-write there, so that \
+                 no write is lost"
+            ),
+            ReshardError::LateWrite { command } => write!(
+                out,
+                "the source has executed {command} after it was made to refuse writes. Stop its clients, and run this again"
+            ),
+            ReshardError::NoCluster { node } => {
+                write!(out, "the node {node} reports no slots: it is no part of a cluster")
+            }
             ReshardError::Stopped => write!(out, "stopped; run again, it copies from the beginning"),
             ReshardError::Panicked => write!(out, "a thread that writes to a node has panicked"),
         }

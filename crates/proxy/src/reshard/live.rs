@@ -1,251 +1,392 @@
-//! Follows the source's changes until its clients are switched to the nodes.
+//! Follows the source's changes until its clients may be switched to the nodes.
 //!
-//! The source publishes the key of each change (keyspace notifications). First all keys are copied, then repeatedly the keys that
-//! have changed since. **Guarantee:** when [`Reshard::follow`] ends, the nodes have every change that the source had executed
-//! when `stop` was set. To know this, it publishes a message that the same subscription receives after these changes; once the
-//! message arrives, all of them have been received. Changes of different keys reach the nodes in any order, so a read from the
-//! nodes before the end may see one change without an earlier change of another key.
+//! First all keys are copied, then repeatedly the keys that have changed since, by the source's replication stream ([`super::replication`]).
+//! Once `stop` is set, the cut-over:
+//!
+//! ```text
+//! keys that have changed are copied, until few are left            clients write to the source
+//! ── the source refuses writes (fence.rs) ─────────────────────    clients' writes fail: NOREPLICAS
+//! its position is read; the stream is read to that position
+//! the keys that have changed are copied
+//! the servers are still the same ── end, nothing is written any more ──  clients are switched to the nodes
+//! ```
+//!
+//! **Guarantee:** when [`Reshard::follow`] ends without an error, every write that the source has ever acknowledged is on the nodes, and
+//! the source acknowledges none from then on. If it ends with an error, the source accepts writes again, unless it cannot be reached.
+//!
+//! Why: the position is read after the last acknowledged write, so the stream to that position names the key of each write; a key's value
+//! is read after its name, so it is the last one. After the end nothing is written to nodes: what expires in the source, or is removed
+//! from it, does not reach them. Changes of different keys reach the nodes in any order, so a read from the nodes before the end may
+//! see one change without an earlier change of another key.
+//!
+//! A lost connection to the source continues the stream where it was lost; if the source does not have it any more, or too many keys
+//! have changed ([`CHANGED_KEYS_MAX`]), all keys are copied again, and keys that the source does not have are removed from the nodes. So
+//! after FLUSHDB, FLUSHALL and SWAPDB.
 //!
 //! A node that was restarted may have lost what was copied to it. `run_id` of INFO shows it ([`super::servers`]): everything is copied
-//! again, as after a lost connection; after the stop it is an error instead. A source that was restarted is an error too: it may have
-//! lost its keys and its setting. No key is removed from a node because a restarted source does not have it.
-//!
-//! The source publishes nothing for FLUSHDB, FLUSHALL and SWAPDB: they are not followed. If messages are lost, because the source
-//! closed the connection or too many keys changed ([`CHANGED_KEYS_MAX`]), all keys are copied again, and keys that the source
-//! does not have are removed from the nodes.
+//! again, as after a lost connection to a node; after the stop it is an error instead. A source that was restarted is an error too: it
+//! may have lost its keys and its settings. No key is removed from a node because a restarted source does not have it.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
-use resp::{Client, Subscriber, SubscriberEvent};
-
-use super::servers::Servers;
-use super::source::Source;
-use super::{Reshard, ReshardError, ReshardProgress, servers};
+use super::error::Role;
+use super::fence::Fence;
+use super::replication::{Change, Position, Replication};
+use super::servers::{Server, Servers};
+use super::verify::Expiring;
+use super::{Connections, CopyPlan, Reshard, ReshardError, ReshardProgress};
 
 /// Largest number of changed keys that wait to be copied.
 const CHANGED_KEYS_MAX: usize = 1_000_000;
+/// The source refuses writes once no more changed keys wait to be copied: its clients then see errors for a moment only.
+const CUT_KEYS_MAX: usize = 1_000;
+/// Or once the changed keys have been copied so often since the stop: the clients write faster than keys are copied.
+const CUT_ROUNDS_MAX: u32 = 10;
 /// Pause if nothing has changed.
 const PAUSE: Duration = Duration::from_millis(20);
-/// How long a published message may take to arrive.
-const MESSAGE_TIME_MAX: Duration = Duration::from_secs(30);
-/// The setting that makes a source publish changes, and the flags that are needed: key events, of all types.
-const SETTING: &str = "notify-keyspace-events";
-const WANTED: &str = "EA";
-
 /// Interval of the checks that the servers are still the same processes.
 const CHECK_EVERY: Duration = Duration::from_secs(1);
+/// Interruptions of the copy of all keys before their reason is an error: it does not pass by itself.
+const INTERRUPTIONS_MAX: u32 = 10;
 /// Pause before another attempt after a lost connection.
 const INTERRUPTION_PAUSE: Duration = Duration::from_millis(200);
 
 /// How far the nodes lag behind.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Following {
-    /// All keys are being copied: at the beginning, or after messages were lost.
+    /// The source has commands that change keys without naming them. If it executes one of these, following ends with an error.
+    Unfollowed(Vec<String>),
+    /// All keys are being copied: at the beginning, or after changes were lost.
     Copying(ReshardProgress),
     /// This many changed keys wait to be copied.
     Behind(u64),
     /// A connection broke, or a node was restarted, for this reason: everything is copied again, as soon as all servers can be reached.
     Interrupted(String),
+    /// The source refuses writes from now on.
+    Fenced {
+        /// The command that lets it execute them again.
+        lifted_by: String,
+    },
 }
 
-/// What the source has published.
+/// The end of following: the nodes have everything, and the source refuses writes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Followed {
+    /// Number of keys that were copied again.
+    pub copied_again: u64,
+    /// The command that lets the source execute writes again.
+    pub lifted_by: String,
+    /// Whether the source still executes the writes of scripts, as before Redis 7.
+    pub scripts_may_write: bool,
+}
+
+/// What the source has changed, as far as its stream was read.
 #[derive(Default)]
-struct Heard {
-    keys: Mutex<HashSet<Vec<u8>>>,
-    /// Whether messages are missing: those before the subscription began, or before it was renewed.
-    is_incomplete: AtomicBool,
-    /// Whether the subscription has been in force.
-    is_heard: AtomicBool,
-    /// Whether the final message has arrived.
-    is_last: AtomicBool,
-    /// Whether the listener must end.
-    is_over: AtomicBool,
+struct Changes {
+    /// The keys by their database; none: of any.
+    keys: HashMap<Option<u32>, HashSet<Vec<u8>>>,
+    count: usize,
+    /// Whether all keys must be copied.
+    is_everything: bool,
+    has_functions: bool,
+    /// How far the stream was read.
+    offset: u64,
+    /// Behind this position, which the source had when it refused writes, only removals come: of expired keys.
+    end: Option<u64>,
+    failure: Option<ReshardError>,
 }
 
-impl Heard {
-    fn keys(&self) -> MutexGuard<'_, HashSet<Vec<u8>>> {
-        self.keys.lock().unwrap_or_else(PoisonError::into_inner)
+impl Changes {
+    fn add(&mut self, plan: &CopyPlan, (command, change): (String, Change)) {
+        let is_write = !matches!(change, Change::Nothing | Change::Keys { is_removal: true, .. });
+        match change {
+            Change::Keys { database, keys, .. } => {
+                let is_other = !plan.all_databases && database.is_some_and(|number| number != plan.source.database);
+                for key in keys.into_iter().filter(|key| !is_other && plan.has(key)) {
+                    self.count += usize::from(self.keys.entry(database).or_default().insert(key));
+                }
+            }
+            Change::Everything => self.is_everything = true,
+            Change::Functions => self.has_functions = true,
+            Change::Nothing => {}
+            Change::Unknown => self.failure = Some(ReshardError::NotFollowed { command: command.clone() }),
+        }
+        if self.count >= CHANGED_KEYS_MAX {
+            self.is_everything = true;
+        }
+        if self.is_everything {
+            self.keys.clear();
+            self.count = 0;
+        }
+        if is_write && self.end.is_some_and(|end| self.offset >= end) {
+            self.failure = Some(ReshardError::LateWrite { command });
+        }
     }
 
-    fn add(&self, key: &[u8]) {
-        let mut keys = self.keys();
-        if keys.len() == CHANGED_KEYS_MAX {
-            keys.clear();
-            self.is_incomplete.store(true, Ordering::Release);
-        }
-        if !keys.contains(key) {
-            keys.insert(key.to_vec());
+    /// Takes all changes out; how far they reach stays.
+    fn take(&mut self) -> Result<Changes, ReshardError> {
+        let rest = Changes { offset: self.offset, end: self.end, ..Changes::default() };
+        let taken = std::mem::replace(self, rest);
+        match taken.failure {
+            Some(failure) => Err(failure),
+            None => Ok(taken),
         }
     }
+}
+
+/// A run of [`Reshard::follow`].
+struct Run<'r> {
+    servers: Servers,
+    source: Server,
+    changes: &'r Mutex<Changes>,
+    /// Those that copy changed keys, by the number of the database.
+    connections: HashMap<u32, Connections>,
+    copied_again: u64,
+    /// Interruptions, after a check of the servers, since all keys were copied.
+    interruptions: u32,
+    /// Whether all keys were copied once.
+    is_copied: bool,
+    /// When the servers were found to be the same the last time.
+    checked: Option<Instant>,
+    /// Since when all attempts have failed.
+    failing_since: Option<Instant>,
+}
+
+impl Run<'_> {
+    fn changes(&self) -> MutexGuard<'_, Changes> {
+        self.changes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn check(&mut self) -> Result<(), ReshardError> {
+        self.servers.check()?;
+        (self.checked, self.failing_since) = (Some(Instant::now()), None);
+        Ok(())
+    }
+}
+
+/// The cut-over, once the source refuses writes.
+struct Cut {
+    fence: Fence,
+    /// The position behind the last write.
+    end: u64,
+    began: Instant,
 }
 
 impl Reshard<'_> {
-    /// Copies all keys, then changed keys, until `stop` is set; for the guarantee see the module. Returns the number of keys that
-    /// were copied again.
+    /// Copies all keys, then changed keys. When `stop` is set, makes the source refuse writes and copies its last changes; for the
+    /// guarantee see the module. A stop before all keys are copied ends it with [`ReshardError::Stopped`].
     ///
     /// # Errors
-    /// The source or a node is unreachable, or refuses a command; a node is the source, or two nodes are one server; the source
-    /// cannot be configured to publish changes, or was restarted; a node was restarted after the stop.
-    pub fn follow(&self, on_progress: &mut dyn FnMut(Following)) -> Result<u64, ReshardError> {
-        let mut servers = Servers::ask(&self.plan)?;
-        let mut client = servers::client(&self.plan.source);
-        let before = publish_changes(&mut client).map_err(ReshardError::NotFollowed)?;
-        let followed = self.follow_published(&mut client, &mut servers, on_progress);
-        if let Some(before) = before {
-            let mut client = servers::client(&self.plan.source);
-            // The outcome of the copy is known already. A source that is unreachable keeps the setting, at a small cost for it.
-            let _ = client.command::<()>(("CONFIG", "SET", SETTING, before));
+    /// The source or a node is unreachable, or refuses a command, for as long as a command may take; a node is the source, or two nodes
+    /// are one server; the source gives no replication stream, cannot be made to refuse writes, or was restarted; it has executed a
+    /// command that cannot be followed; a node was restarted after the stop.
+    pub fn follow(&self, on_progress: &mut dyn FnMut(Following)) -> Result<Followed, ReshardError> {
+        let servers = Servers::ask(&self.plan)?;
+        let mut source = Server::new(&self.plan.source, Role::Source);
+        Fence::check(&mut source)?;
+        let stream = Replication::open(&self.plan.source)?;
+        let unfollowed = stream.unfollowed();
+        if !unfollowed.is_empty() {
+            on_progress(Following::Unfollowed(unfollowed));
         }
-        followed
-    }
-
-    fn follow_published(
-        &self,
-        client: &mut Client,
-        servers: &mut Servers,
-        on_progress: &mut dyn FnMut(Following),
-    ) -> Result<u64, ReshardError> {
-        let events = format!("__keyevent@{}__:", self.plan.source.database);
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos());
-        let last = format!("{events}sapsan-reshard-{}-{now}", std::process::id());
-        let mut subscriber = Subscriber::connect(self.plan.source.clone()).map_err(ReshardError::Source)?;
-        subscriber.psubscribe(&[format!("{events}*")]).map_err(ReshardError::Source)?;
-        let heard = Heard::default();
+        let changes = Mutex::new(Changes { is_everything: true, offset: stream.offset(), ..Changes::default() });
+        let is_over = AtomicBool::new(false);
         std::thread::scope(|scope| {
-            let listener = scope.spawn(|| listen(&mut subscriber, last.as_bytes(), &heard));
-            let copied = self.copy_changes(client, servers, (&last, &heard), on_progress, &|| listener.is_finished());
-            heard.is_over.store(true, Ordering::Release);
-            let listened = listener.join().unwrap_or(Err(ReshardError::Panicked));
-            listened.and(copied)
+            scope.spawn(|| self.listen(stream, &changes, &is_over));
+            let mut run = Run {
+                servers,
+                source,
+                changes: &changes,
+                connections: HashMap::new(),
+                copied_again: 0,
+                interruptions: 0,
+                is_copied: false,
+                checked: None,
+                failing_since: None,
+            };
+            let followed = self.copy_changes(&mut run, on_progress);
+            is_over.store(true, Ordering::Release);
+            followed
         })
     }
 
-    /// Copies changes until the last message. After a lost connection or the restart of a node, everything is copied again.
+    /// Collects the changes that the stream names, until `is_over` is set or the stream cannot be read.
+    fn listen(&self, mut stream: Replication, changes: &Mutex<Changes>, is_over: &AtomicBool) {
+        let changes = || changes.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut lost_since: Option<Instant> = None;
+        while !is_over.load(Ordering::Acquire) {
+            match stream.next(PAUSE) {
+                Ok(None) => {}
+                Ok(Some(change)) => {
+                    let mut changes = changes();
+                    changes.add(&self.plan, change);
+                    changes.offset = stream.offset();
+                }
+                Err(_) => match stream.resume() {
+                    Ok(is_complete) => {
+                        lost_since = None;
+                        let mut changes = changes();
+                        changes.is_everything |= !is_complete;
+                        changes.offset = stream.offset();
+                    }
+                    Err(error) => {
+                        let since = *lost_since.get_or_insert_with(Instant::now);
+                        if !error.is_lost_connection() || since.elapsed() >= self.plan.source.timeout {
+                            changes().failure = Some(error);
+                            return;
+                        }
+                        std::thread::sleep(INTERRUPTION_PAUSE);
+                    }
+                },
+            }
+        }
+    }
+
+    /// Copies changes until the cut-over is complete. After a lost connection or the restart of a node, everything is copied again.
     fn copy_changes(
         &self,
-        client: &mut Client,
-        servers: &mut Servers,
-        (last, heard): (&str, &Heard),
+        run: &mut Run<'_>,
         on_progress: &mut dyn FnMut(Following),
-        is_deaf: &dyn Fn() -> bool,
-    ) -> Result<u64, ReshardError> {
-        let mut again = 0;
+    ) -> Result<Followed, ReshardError> {
         loop {
-            let copied = self.copy_connected(client, servers, (last, heard), on_progress, (&mut again, is_deaf));
-            let Err(error) = copied else { return Ok(again) };
+            let mut cut = None;
+            let error = match (self.copy_connected(run, &mut cut, on_progress), &cut) {
+                (Ok(()), Some(Cut { fence, .. })) => {
+                    return Ok(Followed {
+                        copied_again: run.copied_again,
+                        lifted_by: fence.lifted_by(),
+                        scripts_may_write: fence.scripts_may_write,
+                    });
+                }
+                (Ok(()), None) => continue,
+                (Err(error), _) => error,
+            };
+            if let Some(Cut { fence, .. }) = cut {
+                fence.lift(&mut Server::new(&self.plan.source, Role::Source));
+            }
+            run.interruptions += u32::from(run.failing_since.is_none());
+            let since = *run.failing_since.get_or_insert_with(Instant::now);
             let may_pass = error.is_lost_connection() || matches!(error, ReshardError::NodeRestarted { .. });
-            if !may_pass || self.stop.load(Ordering::Relaxed) || is_deaf() {
+            let is_over = self.stop.load(Ordering::Relaxed)
+                || since.elapsed() >= self.plan.source.timeout
+                || run.interruptions > INTERRUPTIONS_MAX;
+            if !may_pass || is_over {
                 return Err(error);
             }
             on_progress(Following::Interrupted(error.to_string()));
-            *client = servers::client(&self.plan.source);
-            heard.is_incomplete.store(true, Ordering::Release);
+            run.source = Server::new(&self.plan.source, Role::Source);
+            run.connections.clear();
+            let mut changes = run.changes();
+            (changes.is_everything, changes.end) = (true, None);
+            drop(changes);
             std::thread::sleep(INTERRUPTION_PAUSE);
         }
     }
 
-    /// Copies changes until the last message, while all servers can be reached.
+    /// Copies changes until the cut-over is complete, while all servers can be reached.
     fn copy_connected(
         &self,
-        client: &mut Client,
-        servers: &mut Servers,
-        (last, heard): (&str, &Heard),
+        run: &mut Run<'_>,
+        cut: &mut Option<Cut>,
         on_progress: &mut dyn FnMut(Following),
-        (again, is_deaf): (&mut u64, &dyn Fn() -> bool),
     ) -> Result<(), ReshardError> {
         let never = AtomicBool::new(false);
-        // The parts of this loop run to their end: only the loop itself obeys `stop`.
-        let inside = Reshard { plan: self.plan.clone(), stop: &never };
-        let identity = servers.source();
-        let mut source = Source::new(&self.plan.source);
-        let (mut asked_at, mut checked_at): (Option<Instant>, Option<Instant>) = (None, None);
+        let unstoppable = Reshard { plan: self.plan.clone(), stop: &never };
+        let mut rounds_after_stop = 0;
         loop {
-            if is_deaf() {
-                return Ok(());
+            let changes = run.changes().take()?;
+            if changes.is_everything || run.checked.is_none_or(|checked| checked.elapsed() >= CHECK_EVERY) {
+                run.check()?;
             }
-            let is_incomplete = heard.is_incomplete.load(Ordering::Acquire);
-            if is_incomplete || checked_at.is_none_or(|checked| checked.elapsed() >= CHECK_EVERY) {
-                servers.check()?;
-                checked_at = Some(Instant::now());
-            }
-            if !heard.is_heard.load(Ordering::Acquire) {
-                // Nothing is copied yet: "no changes" would say that the nodes have all keys.
-                std::thread::sleep(PAUSE);
+            // Once all keys were copied, only this loop obeys `stop`.
+            let inside = if run.is_copied { &unstoppable } else { self };
+            if changes.is_everything {
+                inside.copy_everything(run, on_progress)?;
                 continue;
             }
-            if heard.is_incomplete.swap(false, Ordering::AcqRel) {
-                inside.copy_all(&identity, &mut |progress| on_progress(Following::Copying(progress)))?;
-                servers.check()?;
-                inside.each_extra_key(|node, keys| {
-                    identity.check(client)?;
-                    let deleted = node.command::<()>(("DEL", keys));
-                    deleted.map_err(|error| ReshardError::of_node(node.settings(), error))
-                })?;
-                continue;
+            on_progress(Following::Behind(changes.count as u64));
+            if changes.has_functions {
+                inside.copy_functions(true)?;
             }
-            // Read before the keys are taken: the keys of all changes before the last message are then among them.
-            let is_last = asked_at.is_some() && heard.is_last.load(Ordering::Acquire);
-            let keys: Vec<Vec<u8>> = std::mem::take(&mut *heard.keys()).into_iter().collect();
-            on_progress(Following::Behind(keys.len() as u64));
-            if keys.is_empty() && !is_last {
-                std::thread::sleep(PAUSE);
-            } else {
-                *again += keys.len() as u64;
-                inside.with_writers(&identity, |writers| {
-                    inside.copy_keys((&mut source, &identity), keys, writers, &mut |_, _| {})
-                })?;
-            }
-            if is_last {
-                // What was copied before is there only if no node has been restarted.
-                return servers.check();
-            }
-            if asked_at.is_none() && self.stop.load(Ordering::Relaxed) && heard.is_heard.load(Ordering::Acquire) {
-                client.command::<()>(("PUBLISH", last, "")).map_err(ReshardError::Source)?;
-                asked_at = Some(Instant::now());
-            }
-            if asked_at.is_some_and(|asked| asked.elapsed() > MESSAGE_TIME_MAX)
-                && !heard.is_last.load(Ordering::Acquire)
-            {
-                // The message was lost with the connection: the missed changes are copied, and the message is sent again.
-                asked_at = None;
+            inside.copy_again(run, &changes)?;
+            match cut {
+                Some(Cut { end, .. }) if changes.offset >= *end => {
+                    // What was copied before is there only if no node has been restarted.
+                    return run.check();
+                }
+                Some(Cut { began, .. }) if began.elapsed() >= self.plan.source.timeout => {
+                    let silent = format!("it did not reach its own position in {} s", began.elapsed().as_secs());
+                    return Err(ReshardError::NoStream(silent));
+                }
+                None if self.stop.load(Ordering::Relaxed) => {
+                    rounds_after_stop += 1;
+                    if changes.count <= CUT_KEYS_MAX || rounds_after_stop > CUT_ROUNDS_MAX {
+                        *cut = Some(self.begin_cut(run, on_progress)?);
+                    }
+                }
+                _ if changes.count == 0 => std::thread::sleep(PAUSE),
+                _ => {}
             }
         }
     }
-}
 
-/// Records the keys of changes, until `is_over` is set.
-fn listen(subscriber: &mut Subscriber, last: &[u8], heard: &Heard) -> Result<(), ReshardError> {
-    while !heard.is_over.load(Ordering::Acquire) {
-        let event = match subscriber.next(PAUSE) {
-            // The next call reconnects.
-            Err(resp::CommandError::OutcomeUnknown(_)) => continue,
-            event => event.map_err(ReshardError::Source)?,
-        };
-        match event {
-            Some(SubscriberEvent::Message { channel, .. }) if channel == last => {
-                heard.is_last.store(true, Ordering::Release)
+    /// Makes the source refuse writes, and reads the position behind the last one.
+    fn begin_cut(&self, run: &mut Run<'_>, on_progress: &mut dyn FnMut(Following)) -> Result<Cut, ReshardError> {
+        let (fence, began) = (Fence::raise(&mut run.source)?, Instant::now());
+        on_progress(Following::Fenced { lifted_by: fence.lifted_by() });
+        match Position::of(&mut run.source) {
+            Ok(position) => {
+                run.changes().end = Some(position.offset);
+                Ok(Cut { fence, end: position.offset, began })
             }
-            Some(SubscriberEvent::Message { payload, .. }) => heard.add(payload),
-            // No message is missed from here on, at the beginning and after a reconnect.
-            Some(SubscriberEvent::Subscribed { .. }) => {
-                heard.is_incomplete.store(true, Ordering::Release);
-                heard.is_heard.store(true, Ordering::Release);
+            Err(error) => {
+                fence.lift(&mut run.source);
+                Err(error)
             }
-            Some(SubscriberEvent::Reconnected | SubscriberEvent::Unsubscribed { .. }) | None => {}
         }
     }
-    Ok(())
-}
 
-/// Makes the source publish changed keys; returns the former setting if it had to be changed.
-fn publish_changes(client: &mut Client) -> Result<Option<String>, resp::CommandError> {
-    let (_, value): (String, String) = client.command(("CONFIG", "GET", SETTING))?;
-    if WANTED.chars().all(|flag| value.contains(flag)) {
-        return Ok(None);
+    /// Copies all keys and functions, and removes keys from the nodes that the source does not have.
+    fn copy_everything(&self, run: &mut Run<'_>, on_progress: &mut dyn FnMut(Following)) -> Result<(), ReshardError> {
+        let origin = run.servers.origin();
+        self.copy_functions(run.is_copied)?;
+        self.copy_all(&origin, &mut |progress| on_progress(Following::Copying(progress)))?;
+        run.check()?;
+        for one in self.each_database()? {
+            let mut source = Server::new(&one.plan.source, Role::Source);
+            one.each_extra_key(Expiring::Extra, |node, keys| {
+                origin.check(&mut source)?;
+                node.command::<()>(("DEL", keys))
+            })?;
+        }
+        (run.is_copied, run.interruptions) = (true, 0);
+        Ok(())
     }
-    client.command::<()>(("CONFIG", "SET", SETTING, format!("{value}{WANTED}")))?;
-    Ok(Some(value))
+
+    /// Copies changed keys.
+    fn copy_again(&self, run: &mut Run<'_>, changes: &Changes) -> Result<(), ReshardError> {
+        if changes.keys.is_empty() {
+            return Ok(());
+        }
+        let origin = run.servers.origin();
+        let any = changes.keys.get(&None);
+        let mut databases: BTreeSet<u32> = changes.keys.keys().flatten().copied().collect();
+        if any.is_some() {
+            databases.extend(self.databases()?);
+        }
+        for database in databases {
+            let one = self.in_database(database);
+            let known = changes.keys.get(&Some(database));
+            let keys: Vec<Vec<u8>> = known.into_iter().chain(any).flatten().cloned().collect();
+            run.copied_again += keys.len() as u64;
+            let connections = run.connections.entry(database).or_insert_with(|| one.connections());
+            one.with_writers(&origin, connections, |source, writers| {
+                one.copy_keys((source, &origin), keys, writers, &mut |_, _| Ok(()))
+            })?;
+        }
+        Ok(())
+    }
 }

@@ -1,18 +1,19 @@
 //! Compares the source with the nodes, key by key.
 //!
 //! Equal dumps are equal values. Dumps of equal values may differ (sets and hashes are unordered, versions have different
-//! formats), so if they do, the values themselves are compared. A key that changes during the comparison is compared once more.
-//! Streams are compared by their entries, not by their consumer groups.
+//! formats), so if they do, the values themselves are compared: of a stream the entries, the greatest id, and its groups with their
+//! consumers and pending entries. A key that changes during the comparison is compared once more. A key that only one side has, and that
+//! expires at this time, is no difference.
 
-use resp::{Client, ClientSettings, Pipeline, ReplyValue};
+use resp::{ClientSettings, CommandError, Pipeline, ReplyValue};
 
-use super::source::{Change, Content, Expiry, Source};
-use super::{Reshard, ReshardError, servers};
+use super::error::Role;
+use super::reader::{Change, Content, EXPIRY_DIFFERENCE_MS, Expiry, Reader};
+use super::servers::{Server, clock_offset};
+use super::{Reshard, ReshardError, groups};
 
 /// Largest number of keys that are reported by name.
 const LISTED_MAX: usize = 20;
-/// Times to live that differ by less are equal: they are read one after the other, and time passes in between.
-const EXPIRY_DIFFERENCE_MS: u64 = 2_000;
 /// Keys in one pipeline of queries.
 const ASKED_AT_ONCE: usize = 500;
 
@@ -54,37 +55,49 @@ impl Verified {
     }
 }
 
-/// A compared node. Its connections are kept for the whole comparison, however many keys differ.
-struct Compared<'s> {
-    settings: &'s ClientSettings,
-    /// Reads chunks of dumps.
-    dumps: Source,
-    /// Reads the values of single keys.
-    values: Client,
+/// Whether a key of a node that the source does not have, and that expires about now, is the node's own or an extra key.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Expiring {
+    Own,
+    Extra,
 }
 
-impl<'s> Compared<'s> {
-    fn new(settings: &'s ClientSettings) -> Compared<'s> {
-        Compared { settings, dumps: Source::new(settings), values: servers::client(settings) }
+/// A compared node. Its connections are kept for the whole comparison, however many keys differ.
+struct Compared {
+    reader: Reader,
+    /// By how much its clock is ahead of the source's, in milliseconds.
+    clock_offset: i64,
+}
+
+impl Compared {
+    fn new(source: &mut Server, settings: &ClientSettings) -> Result<Compared, ReshardError> {
+        let mut reader = Reader::new(settings, Role::Node);
+        let clock_offset = clock_offset(source, &mut reader.server)?;
+        Ok(Compared { reader, clock_offset })
     }
 
     /// Reads a key with the commands of its type, from the source and from this node.
-    fn difference_of_values(&mut self, source: &mut Client, key: &[u8]) -> Result<Option<&'static str>, ReshardError> {
-        let here = read(source, key).map_err(ReshardError::Source)?;
-        let there = read(&mut self.values, key).map_err(|error| ReshardError::of_node(self.settings, error))?;
+    fn difference_of_values(&mut self, source: &mut Reader, key: &[u8]) -> Result<Option<&'static str>, ReshardError> {
+        let (here, there) = (read(source, key)?, read(&mut self.reader, key)?);
         Ok(match (here, there) {
             (None, None) => None,
-            // The key expires between the two reads.
-            (Some((_, Some(left))), None) | (None, Some((_, Some(left)))) if left <= EXPIRY_DIFFERENCE_MS => None,
+            (Some((_, expiry)), None) if is_over(expiry, &mut self.reader.server, self.clock_offset)? => None,
+            (None, Some((_, expiry))) if is_over(expiry, &mut source.server, -self.clock_offset)? => None,
             (Some(_), None) => Some("is not on its node"),
             (None, Some(_)) => Some("is not in the source"),
             (Some((here, _)), Some((there, _))) if here != there => Some("has another value on its node"),
-            (Some((_, here)), Some((_, there))) if !is_near(here, there) => {
+            (Some((_, here)), Some((_, there))) if !here.is_near(there, self.clock_offset) => {
                 Some("has another time to live on its node")
             }
             _ => None,
         })
     }
+}
+
+/// Whether a key that one server has expires about now, by the clock of the other, which is ahead by `clock_offset`.
+fn is_over(expiry: Expiry, other: &mut Server, clock_offset: i64) -> Result<bool, ReshardError> {
+    let Some(at) = expiry.at(clock_offset) else { return Ok(false) };
+    Ok(at <= other.time_ms()?.saturating_add(EXPIRY_DIFFERENCE_MS))
 }
 
 impl Reshard<'_> {
@@ -93,33 +106,47 @@ impl Reshard<'_> {
     /// # Errors
     /// The source or a node is unreachable, or refuses a command; [`ReshardError::Stopped`].
     pub fn verify(&self, on_progress: &mut dyn FnMut(u64)) -> Result<Verified, ReshardError> {
-        let mut source = Source::new(&self.plan.source);
-        let mut nodes: Vec<Compared<'_>> = self.plan.nodes.iter().map(Compared::new).collect();
-        let mut values = servers::client(&self.plan.source);
-        let (mut found, mut cursor) = (Verified::default(), Some(0));
-        while let Some(at) = cursor {
-            self.check_stop()?;
-            let (next, keys) = source.scan(at)?;
-            cursor = (next != 0).then_some(next);
-            for chunk in keys.chunks(source.chunk_keys().max(1)) {
-                self.check_stop()?;
-                self.compare((&mut source, &mut values), &mut nodes, chunk, &mut found)?;
-                on_progress(chunk.len() as u64);
-            }
+        let mut found = Verified::default();
+        for one in self.each_database()? {
+            one.verify_database(&mut found, on_progress)?;
         }
         let extra = &mut found.extra;
-        found.extra_keys = self.each_extra_key(|_, keys| {
-            extra.extend(keys.iter().take(LISTED_MAX - extra.len()).cloned());
-            Ok(())
-        })?;
+        let mut extra_keys = 0;
+        for one in self.each_database()? {
+            extra_keys += one.each_extra_key(Expiring::Own, |_, keys| {
+                extra.extend(keys.iter().take(LISTED_MAX.saturating_sub(extra.len())).cloned());
+                Ok(())
+            })?;
+        }
+        found.extra_keys = extra_keys;
         Ok(found)
     }
 
-    /// Compares some keys. `source` and `values` both read from the source: dumps, and the values of keys whose dumps differ.
+    fn verify_database(&self, found: &mut Verified, on_progress: &mut dyn FnMut(u64)) -> Result<(), ReshardError> {
+        let mut source = Reader::new(&self.plan.source, Role::Source);
+        let nodes = self.plan.nodes.iter().map(|node| Compared::new(&mut source.server, node));
+        let mut nodes = nodes.collect::<Result<Vec<Compared>, ReshardError>>()?;
+        let mut cursor = Some(0);
+        while let Some(at) = cursor {
+            self.check_stop()?;
+            let (next, mut keys) = source.scan(at)?;
+            cursor = (next != 0).then_some(next);
+            let scanned = keys.len() as u64;
+            keys.retain(|key| self.plan.has(key));
+            for chunk in keys.chunks(source.chunk_keys().max(1)) {
+                self.check_stop()?;
+                self.compare(&mut source, &mut nodes, chunk, found)?;
+            }
+            on_progress(scanned);
+        }
+        Ok(())
+    }
+
+    /// Compares some keys.
     fn compare(
         &self,
-        (source, values): (&mut Source, &mut Client),
-        nodes: &mut [Compared<'_>],
+        source: &mut Reader,
+        nodes: &mut [Compared],
         keys: &[Vec<u8>],
         found: &mut Verified,
     ) -> Result<(), ReshardError> {
@@ -130,10 +157,10 @@ impl Reshard<'_> {
         }
         for (node, changes) in nodes.iter_mut().zip(by_node) {
             let keys = changes.iter().map(|change| change.key.clone()).collect();
-            let there = node.dumps.dump(keys).map_err(|error| error.at(node.settings))?;
+            let there = node.reader.dump(keys)?;
             for (here, there) in changes.iter().zip(&there) {
-                if differs(&here.content, &there.content)
-                    && let Some(how) = node.difference_of_values(values, &here.key)?
+                if differs(&here.content, &there.content, node.clock_offset)
+                    && let Some(how) = node.difference_of_values(source, &here.key)?
                 {
                     found.add(&here.key, how);
                 }
@@ -142,26 +169,28 @@ impl Reshard<'_> {
         Ok(())
     }
 
-    /// Finds keys on the nodes that the source does not have or that belong to another node. Calls `each` with a node's client
+    /// Finds keys on the nodes that the source does not have or that belong to another node. Calls `each` with a connection to a node
     /// and the extra keys of one chunk; returns their number. Checks for a stop before each chunk.
     pub(super) fn each_extra_key(
         &self,
-        mut each: impl FnMut(&mut Client, &[Vec<u8>]) -> Result<(), ReshardError>,
+        expiring: Expiring,
+        mut each: impl FnMut(&mut Server, &[Vec<u8>]) -> Result<(), ReshardError>,
     ) -> Result<u64, ReshardError> {
-        let (mut client, mut count) = (servers::client(&self.plan.source), 0);
+        let (mut source, mut count) = (Reader::new(&self.plan.source, Role::Source), 0);
         for (place, settings) in self.plan.nodes.iter().enumerate() {
-            let (mut node, mut writer) = (Source::new(settings), servers::client(settings));
+            let mut node = Compared::new(&mut source.server, settings)?;
             let mut cursor = Some(0);
             while let Some(at) = cursor {
                 self.check_stop()?;
-                let (next, keys) = node.scan(at).map_err(|error| error.at(settings))?;
+                let (next, mut keys) = node.reader.scan(at)?;
                 cursor = (next != 0).then_some(next);
+                keys.retain(|key| self.plan.has(key));
                 for keys in keys.chunks(ASKED_AT_ONCE) {
                     self.check_stop()?;
-                    let extra = self.extra_keys(&mut client, keys, place)?;
+                    let extra = self.extra_keys(&mut source.server, (&mut node, place), keys, expiring)?;
                     count += extra.len() as u64;
                     if !extra.is_empty() {
-                        each(&mut writer, &extra)?;
+                        each(&mut node.reader.server, &extra)?;
                     }
                 }
             }
@@ -170,62 +199,76 @@ impl Reshard<'_> {
     }
 
     /// The keys of the node at this position that the source does not have or that belong to another node.
-    fn extra_keys(&self, source: &mut Client, keys: &[Vec<u8>], place: usize) -> Result<Vec<Vec<u8>>, ReshardError> {
+    fn extra_keys(
+        &self,
+        source: &mut Server,
+        (node, place): (&mut Compared, usize),
+        keys: &[Vec<u8>],
+        expiring: Expiring,
+    ) -> Result<Vec<Vec<u8>>, ReshardError> {
         let mut pipeline = Pipeline::new();
         for key in keys {
             pipeline.add(("EXISTS", key));
         }
-        let known = source.pipeline::<bool>(&pipeline).map_err(ReshardError::Source)?;
+        let known = source.pipeline::<bool>(&pipeline)?;
         let mut extra = Vec::new();
         for (key, known) in keys.iter().zip(known) {
-            if !known.map_err(ReshardError::Source)? || self.plan.placement.node(key, 0) != place {
+            let is_known = known.map_err(|error| source.error(CommandError::Server(error)))?;
+            if self.plan.placement.node(key, 0) != place {
                 extra.push(key.clone());
+            } else if !is_known {
+                let expiry = node.reader.expiry(key)?;
+                let expires = expiring == Expiring::Own && is_over(expiry, source, -node.clock_offset)?;
+                if expiry != Expiry::Missing && !expires {
+                    extra.push(key.clone());
+                }
             }
         }
         Ok(extra)
     }
 }
 
-impl ReshardError {
-    /// Attributes an error of reading to the node that was read.
-    fn at(self, node: &ClientSettings) -> ReshardError {
-        match self {
-            ReshardError::Source(error) => ReshardError::of_node(node, error),
-            other => other,
-        }
-    }
-}
-
-/// Whether dumps or times to live differ.
-fn differs(here: &Content, there: &Content) -> bool {
+/// Whether dumps or expiry times differ.
+fn differs(here: &Content, there: &Content, clock_offset: i64) -> bool {
     match (here, there) {
         (Content::Dumped { dump: a, expiry: x }, Content::Dumped { dump: b, expiry: y }) => {
-            a != b || !is_near(x.map(Expiry::milliseconds), y.map(Expiry::milliseconds))
+            a != b || !x.is_near(*y, clock_offset)
         }
         (Content::Gone, Content::Gone) => false,
         _ => true,
     }
 }
 
-fn is_near(a: Option<u64>, b: Option<u64>) -> bool {
-    match (a, b) {
-        (Some(a), Some(b)) => a.abs_diff(b) <= EXPIRY_DIFFERENCE_MS,
-        (a, b) => a.is_none() && b.is_none(),
+/// A value in a canonical form.
+#[derive(PartialEq)]
+struct Value {
+    kind: String,
+    value: ReplyValue,
+    /// Of a stream.
+    last_id: Vec<u8>,
+    groups: Vec<groups::Group>,
+}
+
+/// The value of a key, and when it expires; none if the key does not exist.
+fn read(reader: &mut Reader, key: &[u8]) -> Result<Option<(Value, Expiry)>, ReshardError> {
+    let value = read_value(&mut reader.server, key);
+    match (reader.expiry(key)?, value) {
+        // It may have expired between two commands.
+        (Expiry::Missing, Ok(_) | Err(ReshardError::Server { error: CommandError::Server(_), .. })) => Ok(None),
+        (expiry, value) => Ok(Some((value?, expiry))),
     }
 }
 
-/// A value in a canonical form, and its time to live in milliseconds; none if the key does not exist.
-fn read(client: &mut Client, key: &[u8]) -> Result<Option<(ReplyValue, Option<u64>)>, resp::CommandError> {
-    let kind: String = client.command(("TYPE", key))?;
+fn read_value(server: &mut Server, key: &[u8]) -> Result<Value, ReshardError> {
+    let kind: String = server.command(("TYPE", key))?;
     let mut value: ReplyValue = match kind.as_str() {
-        "none" => return Ok(None),
-        "string" => client.command(("GET", key))?,
-        "list" => client.command(("LRANGE", key, 0, -1))?,
-        "hash" => client.command(("HGETALL", key))?,
-        "set" => client.command(("SMEMBERS", key))?,
-        "zset" => client.command(("ZRANGE", key, 0, -1, "WITHSCORES"))?,
-        "stream" => client.command(("XRANGE", key, "-", "+"))?,
-        _ => client.command(("DUMP", key))?,
+        "string" => server.command(("GET", key))?,
+        "list" => server.command(("LRANGE", key, 0, -1))?,
+        "hash" => server.command(("HGETALL", key))?,
+        "set" => server.command(("SMEMBERS", key))?,
+        "zset" => server.command(("ZRANGE", key, 0, -1, "WITHSCORES"))?,
+        "stream" => server.command(("XRANGE", key, "-", "+"))?,
+        _ => server.command(("DUMP", key))?,
     };
     let by_bytes = |value: &ReplyValue| format!("{value:?}");
     match (&mut value, kind.as_str()) {
@@ -239,6 +282,9 @@ fn read(client: &mut Client, key: &[u8]) -> Result<Option<(ReplyValue, Option<u6
         (ReplyValue::Map(pairs), "hash") => pairs.sort_by_cached_key(|(field, _)| by_bytes(field)),
         _ => {}
     }
-    let left: i64 = client.command(("PTTL", key))?;
-    Ok(Some((ReplyValue::Array(vec![ReplyValue::Simple(kind), value]), u64::try_from(left).ok())))
+    let (last_id, groups) = match kind.as_str() {
+        "stream" => (groups::last_id(server, key)?, groups::read(server, key)?),
+        _ => Default::default(),
+    };
+    Ok(Value { kind, value, last_id, groups })
 }

@@ -2,10 +2,10 @@
 
 use std::sync::mpsc::{Receiver, SyncSender};
 
-use resp::{Client, ClientSettings, CommandError, Pipeline};
+use resp::Pipeline;
 
-use super::servers::{self, SourceIdentity};
-use super::source::{Change, Content};
+use super::reader::{Change, Content, Reader};
+use super::servers::{Origin, Server};
 use super::{ReshardError, by_type};
 
 /// The channels to the writers.
@@ -30,49 +30,40 @@ impl Writers {
     }
 }
 
-/// Writes the received chunks to a node, until the last sender is dropped.
+/// Writes the received chunks to a node, until the last sender is dropped. The node's clock is ahead of the source's by `clock_offset`.
 pub(super) fn write(
-    node: &ClientSettings,
-    (source, identity): (&ClientSettings, &SourceIdentity),
+    (target, clock_offset): (&mut Server, i64),
+    (source, origin): (&mut Reader, &Origin),
     chunks: Receiver<Vec<Change>>,
 ) -> Result<(), ReshardError> {
-    let (mut target, mut reader) = (servers::client(node), servers::client(source));
     for chunk in chunks {
-        let again = write_chunk(&mut target, &chunk).map_err(|error| ReshardError::of_node(node, error))?;
-        for key in again {
-            by_type::copy((&mut reader, identity), (&mut target, node), key)?;
+        for key in write_chunk(target, clock_offset, &chunk)? {
+            by_type::copy((source, origin), (target, clock_offset), key)?;
         }
     }
     Ok(())
 }
 
 /// Writes a chunk in one pipeline; returns the keys that must be copied by type.
-fn write_chunk<'c>(target: &mut Client, chunk: &'c [Change]) -> Result<Vec<&'c [u8]>, CommandError> {
+fn write_chunk<'c>(target: &mut Server, clock_offset: i64, chunk: &'c [Change]) -> Result<Vec<&'c [u8]>, ReshardError> {
     let (mut pipeline, mut sent, mut again) = (Pipeline::new(), Vec::new(), Vec::new());
     for Change { key, content } in chunk {
         match content {
-            Content::Dumped { dump, expiry } => {
-                let expiry = expiry.map_or(0, |expiry| expiry.milliseconds());
-                pipeline.add(("RESTORE", key, expiry, dump, "REPLACE"));
-            }
-            Content::Gone => {
-                pipeline.add(("DEL", key));
-            }
+            // The node itself drops a key whose time is over.
+            Content::Dumped { dump, expiry } => match expiry.at(clock_offset) {
+                Some(at) => pipeline.add(("RESTORE", key, at, dump, "REPLACE", "ABSTTL")),
+                None => pipeline.add(("RESTORE", key, 0, dump, "REPLACE")),
+            },
+            Content::Gone => pipeline.add(("DEL", key)),
             Content::ByType => {
                 again.push(key.as_slice());
                 continue;
             }
-        }
+        };
         sent.push(key.as_slice());
     }
-    for (key, result) in sent.into_iter().zip(target.pipeline::<()>(&pipeline)?) {
-        match result {
-            Ok(()) => {}
-            // Whatever the reason for the refusal of a dump, copying by type is tried: its errors are
-            // clearer.
-            Err(CommandError::Server(_)) => again.push(key),
-            Err(error) => return Err(error),
-        }
-    }
+    // Whatever the reason for the refusal of a dump, copying by type is tried: its errors are clearer.
+    let refused = sent.into_iter().zip(target.pipeline::<()>(&pipeline)?).filter(|(_, result)| result.is_err());
+    again.extend(refused.map(|(key, _)| key));
     Ok(again)
 }

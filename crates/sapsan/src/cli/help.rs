@@ -73,6 +73,8 @@ fn defaults() -> Vec<(&'static str, &'static str, String)> {
         ("proxy", "eject_after", "never"),
         ("proxy", "hash_tag", "none"),
         ("reshard", "hash_tag", "none"),
+        ("reshard", "pattern", "all keys"),
+        ("reshard", "keys_per_second", "none"),
         ("proxy", "log", "info"),
     ];
     let bounds = [

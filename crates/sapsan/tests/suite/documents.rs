@@ -55,12 +55,13 @@ const PAGES: [(&str, &str, Against, usize); 21] = [
 ];
 
 /// The beginnings of commands that are not run, and why.
-const NOT_RUN: [(&str, &str); 6] = [
+const NOT_RUN: [(&str, &str); 7] = [
     ("cargo run --release -- demo", "makes a release build; `sapsan demo` is run"),
     ("cargo xtask", "runs this test, or measures for minutes"),
     ("cargo build", "this test has its binary"),
     ("sapsan generate stackoverflow-users --docs 5900000", "makes 5 GB"),
     ("sapsan loadtest", "loads for a minute: crates/loadtest/tests/command.rs runs it"),
+    ("sapsan proxy", "wants Redis servers: tests/reshard.rs runs it"),
     ("sapsan reshard", "wants Redis servers: tests/reshard.rs runs it"),
 ];
 

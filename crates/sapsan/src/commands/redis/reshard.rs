@@ -1,17 +1,16 @@
 //! `sapsan reshard --from A --nodes B1,B2,…`: every key of one Redis to the nodes that a placement gives them.
 
-use crate::cli::Reshard as Arguments;
+use crate::cli::{Database, Reshard as Arguments};
 use crate::console::{Outcome, output, process, progress};
 use proxy::config::{NodeConfig, Spread};
-use proxy::reshard::{CopyPlan, Following, Reshard, Verified, check_answers};
+use proxy::reshard::{CopyPlan, Following, Reshard, ReshardProgress, Verified, check_answers, masters};
 use resp::{ClientSettings, Endpoint};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// What one command may take: a DUMP of half a gigabyte takes seconds.
-const TIMEOUT: Duration = Duration::from_secs(60);
-
+/// Interval of the lines that tell the progress where no bar can be shown.
+const PROGRESS_EVERY: Duration = Duration::from_secs(10);
 /// What a server may take for an answer after Ctrl-C.
 const ANSWER_TIME_MAX: Duration = Duration::from_millis(700);
 /// Pause between two such questions.
@@ -21,7 +20,8 @@ const STOPPED_STATUS: i32 = 1;
 
 pub(crate) fn run(arguments: &Arguments) -> Outcome {
     let plan = plan(arguments)?;
-    let stop = stop_at_interrupt(plan.clone())?;
+    // The cut-over that begins then waits for slow servers, within --stall-max.
+    let stop = stop_at_interrupt((!arguments.live).then(|| plan.clone()))?;
     let reshard = Reshard::new(plan, &stop);
     if arguments.flushdb {
         reshard.flush().map_err(|error| error.to_string())?;
@@ -37,14 +37,29 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
 }
 
 fn plan(arguments: &Arguments) -> Result<CopyPlan, String> {
-    let settings = |address: &String| settings(address, arguments.db);
+    let database = if let Database::One(number) = arguments.db { number } else { 0 };
+    let settings = |address: &String| settings(address, database, Duration::from_secs(arguments.stall_max));
     let nodes = arguments.nodes.iter().map(settings).collect::<Result<Vec<ClientSettings>, String>>()?;
-    if arguments.spread.spread() == Spread::Slots {
-        return Err("--hash slots: a cluster moves its slots itself (redis-cli --cluster reshard)".to_owned());
-    }
-    let configs = nodes.iter().map(node_config).collect::<Result<Vec<NodeConfig>, String>>()?;
-    let placement = arguments.spread.spread().placement(&configs);
-    Ok(CopyPlan { source: settings(&arguments.from)?, nodes, placement, by_type: arguments.by_type })
+    let (nodes, placement) = match arguments.spread.spread() {
+        Spread::Slots if arguments.db != Database::One(0) => {
+            return Err("--hash slots: a cluster has only the database 0".to_owned());
+        }
+        Spread::Slots => {
+            let node = nodes.first().ok_or("--nodes names no node")?;
+            masters(node, node.timeout).map_err(|error| error.to_string())?
+        }
+        spread => {
+            let configs = nodes.iter().map(node_config).collect::<Result<Vec<NodeConfig>, String>>()?;
+            (nodes, spread.placement(&configs))
+        }
+    };
+    Ok(CopyPlan {
+        by_type: arguments.by_type,
+        all_databases: arguments.db == Database::All,
+        pattern: arguments.pattern.clone().map(String::into_bytes),
+        keys_per_second: arguments.keys_per_second,
+        ..CopyPlan::new(settings(&arguments.from)?, nodes, placement)
+    })
 }
 
 /// The node as the proxy's list would name it.
@@ -55,19 +70,19 @@ fn node_config(node: &ClientSettings) -> Result<NodeConfig, String> {
     }
 }
 
-fn settings(address: &str, database: u32) -> Result<ClientSettings, String> {
+fn settings(address: &str, database: u32, timeout: Duration) -> Result<ClientSettings, String> {
     let address = if address.contains("://") { address.to_owned() } else { format!("redis://{address}") };
     let settings = ClientSettings::of(&address).map_err(|error| error.to_string())?;
-    Ok(ClientSettings { database, timeout: TIMEOUT, ..settings })
+    Ok(ClientSettings { database, timeout, ..settings })
 }
 
-/// Set by Ctrl-C and by SIGTERM; a second one ends the process. So does a server that does not answer after the first: the run could
-/// not end by itself.
-fn stop_at_interrupt(plan: CopyPlan) -> Result<Arc<AtomicBool>, String> {
+/// Set by Ctrl-C and by SIGTERM; a second one ends the process. If there is a plan, so does a server that does not answer after the
+/// first: the run could not end by itself.
+fn stop_at_interrupt(plan: Option<CopyPlan>) -> Result<Arc<AtomicBool>, String> {
     let termination = process::claim_signals()?;
     let stop = Arc::new(AtomicBool::new(false));
     let set = Arc::clone(&stop);
-    let look = move || {
+    let look = |plan: CopyPlan| {
         let mut misses = 0;
         loop {
             match check_answers(&plan, ANSWER_TIME_MAX) {
@@ -85,8 +100,10 @@ fn stop_at_interrupt(plan: CopyPlan) -> Result<Arc<AtomicBool>, String> {
     let wait = move || {
         termination.wait();
         set.store(true, Ordering::Relaxed);
-        // Without this thread a second signal still ends the process.
-        let _ = std::thread::Builder::new().name("answers".to_owned()).spawn(look);
+        if let Some(plan) = plan {
+            // Without this thread a second signal still ends the process.
+            let _ = std::thread::Builder::new().name("answers".to_owned()).spawn(move || look(plan));
+        }
         termination.wait();
         std::process::exit(process::CUT_STATUS);
     };
@@ -94,34 +111,62 @@ fn stop_at_interrupt(plan: CopyPlan) -> Result<Arc<AtomicBool>, String> {
     Ok(stop)
 }
 
+/// A bar, or lines where standard error is no terminal.
+struct Shown {
+    bar: indicatif::ProgressBar,
+    began: Instant,
+    told: Instant,
+}
+
+impl Shown {
+    fn new() -> Shown {
+        Shown { bar: progress::keys(0), began: Instant::now(), told: Instant::now() }
+    }
+
+    fn show(&mut self, progress: ReshardProgress) {
+        self.bar.set_length(progress.keys);
+        self.bar.set_position(progress.scanned);
+        if self.bar.is_hidden() && self.told.elapsed() >= PROGRESS_EVERY {
+            self.told = Instant::now();
+            output::notice(progress_line(progress, self.began.elapsed()));
+        }
+    }
+}
+
+/// How far a copy is, and how long it will take at the speed so far.
+fn progress_line(progress: ReshardProgress, elapsed: Duration) -> String {
+    let ReshardProgress { keys, scanned, .. } = progress;
+    let left = keys.saturating_sub(scanned) as f64 * elapsed.as_secs_f64() / scanned.max(1) as f64;
+    format!("{scanned} of {keys} keys, {left:.0} s left")
+}
+
 fn copy(reshard: &Reshard<'_>) -> Outcome {
-    let (bar, began) = (progress::keys(0), Instant::now());
-    let copied = reshard.copy(&mut |progress| {
-        bar.set_length(progress.keys);
-        bar.set_position(progress.read);
-    });
-    bar.finish_and_clear();
+    let mut shown = Shown::new();
+    let copied = reshard.copy(&mut |progress| shown.show(progress));
+    shown.bar.finish_and_clear();
     let copied = copied.map_err(|error| error.to_string())?;
-    let seconds = began.elapsed().as_secs_f64();
+    let seconds = shown.began.elapsed().as_secs_f64();
     output::line(format_args!("copied {copied} keys in {seconds:.1} s ({:.0} a second)", copied as f64 / seconds))
 }
 
 fn follow(reshard: &Reshard<'_>) -> Outcome {
-    let bar = progress::keys(0);
+    let mut shown = Shown::new();
     let (mut is_reported, mut interrupted_by) = (false, None);
     let followed = reshard.follow(&mut |how| match how {
-        Following::Copying(progress) => {
-            bar.set_length(progress.keys);
-            bar.set_position(progress.read);
-        }
+        Following::Unfollowed(commands) => output::notice(format_args!(
+            "commands that name no keys, and end this with an error if the source executes one: {}",
+            commands.join(", ")
+        )),
+        Following::Copying(progress) => shown.show(progress),
         Following::Behind(keys) => {
             if !is_reported {
                 is_reported = true;
                 output::notice(
-                    "all keys are copied. Changes are followed until Ctrl-C: end the writes to the source first",
+                    "all keys are copied. Changes are followed until Ctrl-C: then the source refuses writes, and the last ones are copied. \
+                     Do not point clients at the nodes before this command has ended",
                 );
             }
-            bar.set_message(format!("· following, {keys} changed keys behind"));
+            shown.bar.set_message(format!("· following, {keys} changed keys behind"));
         }
         Following::Interrupted(reason) => {
             if interrupted_by.as_ref() != Some(&reason) {
@@ -131,11 +176,21 @@ fn follow(reshard: &Reshard<'_>) -> Outcome {
                 interrupted_by = Some(reason);
             }
         }
+        Following::Fenced { lifted_by } => output::notice(format_args!(
+            "the source refuses writes (NOREPLICAS) until {lifted_by}; its last changes are being copied"
+        )),
     });
-    bar.finish_and_clear();
-    let again = followed.map_err(|error| error.to_string())?;
+    shown.bar.finish_and_clear();
+    let followed = followed.map_err(|error| error.to_string())?;
+    if followed.scripts_may_write {
+        output::notice(
+            "sapsan: the source is older than Redis 7, and still executes the writes of scripts: stop clients that use scripts",
+        );
+    }
     output::line(format_args!(
-        "followed: {again} changed keys were copied again; every change before the end is on the nodes"
+        "followed: {} changed keys were copied again. Every write that the source has acknowledged is on the nodes: point the clients at \
+         them\nthe source refuses writes (NOREPLICAS) until {}",
+        followed.copied_again, followed.lifted_by
     ))
 }
 
@@ -160,4 +215,16 @@ fn report(found: &Verified) -> String {
         "of {} keys {} differ, and the nodes have {} keys that are not theirs:\n{keys}Copy again; --flushdb removes what is not theirs",
         found.keys, found.differing_keys, found.extra_keys
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn progress_tells_the_time_that_is_left() {
+        let progress = ReshardProgress { keys: 1_000, scanned: 250, ..ReshardProgress::default() };
+        assert_eq!(progress_line(progress, Duration::from_secs(20)), "250 of 1000 keys, 60 s left");
+        assert_eq!(progress_line(ReshardProgress::default(), Duration::from_secs(1)), "0 of 0 keys, 0 s left");
+    }
 }
