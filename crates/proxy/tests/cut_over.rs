@@ -237,9 +237,9 @@ fn a_lost_stream_continues_where_it_was_lost() {
 fn a_server_that_hangs_is_named_within_the_stall_limit() {
     let Some(servers) = Servers::start() else { return };
     let (mut plan, stop) = (servers.plan(0, false), AtomicBool::new(false));
-    let seconds = Duration::from_secs(1);
-    plan.nodes.iter_mut().chain([&mut plan.source]).for_each(|server| server.timeout = seconds);
     fill(&mut Client::new(plan.source.clone()), 2_000);
+    let stall_max = Duration::from_secs(3);
+    plan.nodes.iter_mut().chain([&mut plan.source]).for_each(|server| server.timeout = stall_max);
     let name = |settings: &ClientSettings| format!("127.0.0.1:{} does not answer", settings.endpoint_port());
     let check = |hanging: &Program, plan: &CopyPlan, text: &str| {
         let is_hanging = AtomicBool::new(false);

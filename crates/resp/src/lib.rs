@@ -15,7 +15,7 @@ pub mod codec;
 pub mod loop_client;
 
 pub use client::{
-    ArgumentWriter, Client, ClientPool, ClientSettings, CommandError, Endpoint, Feed, FromReply, Lost, Mismatch,
+    ArgumentWriter, Client, ClientPool, ClientSettings, CommandError, Endpoint, FromReply, Lost, MessageFeed, Mismatch,
     NotSent, Pipeline, PooledClient, ReplyValue, ServerError, Subscriber, SubscriberEvent, Tls, TlsSettingsError,
     ToArguments,
 };

@@ -7,18 +7,16 @@
 use resp::{FromReply, Pipeline, ToArguments};
 
 use super::ReshardError;
-use super::error::Role;
-use super::groups::{self, Group};
+use super::error::ServerRole;
+use super::groups::{self, Group, PIECE};
 use super::reader::Reader;
 use super::servers::{Origin, Server};
 
-/// Elements that are read and written at a time.
-pub(super) const PIECE: usize = 500;
 /// How often a key is copied from its beginning because its type or its end has changed meanwhile.
 const TRIES: usize = 10;
 
 /// Elements as the source returns them, or as the node's command expects them.
-pub(super) type Texts = Vec<Vec<u8>>;
+type Texts = Vec<Vec<u8>>;
 
 /// Copies one key to a node whose clock is ahead of the source's by `clock_offset`; a key that is missing in the source is removed
 /// from the node.
@@ -33,7 +31,7 @@ pub(super) fn copy(
         let mut copy = Copy { source, target, key, kind: &kind, expiry: expiry.at(clock_offset) };
         match copy.whole(origin) {
             outcome if tries_left == 0 => return outcome,
-            Err(ReshardError::Server { role: Role::Source, error: resp::CommandError::Server(_), .. })
+            Err(ReshardError::Server { role: ServerRole::Source, error: resp::CommandError::Server(_), .. })
                 if source.server.command::<String>(("TYPE", key))? != kind => {}
             Ok(()) if !source.expiry(key)?.is_near(expiry, 0) => {}
             outcome => return outcome,

@@ -5,7 +5,7 @@ use std::time::Duration;
 use resp::{ClientSettings, Endpoint, ReplyValue};
 
 use super::ReshardError;
-use super::error::Role;
+use super::error::ServerRole;
 use super::servers::Server;
 use crate::placement::{Placement, Slots};
 
@@ -15,7 +15,7 @@ use crate::placement::{Placement, Slots};
 /// # Errors
 /// The node cannot be reached in time, or is no part of a cluster.
 pub fn masters(node: &ClientSettings, time_max: Duration) -> Result<(Vec<ClientSettings>, Placement), ReshardError> {
-    let mut server = Server::new(&ClientSettings { timeout: time_max, ..node.clone() }, Role::Node);
+    let mut server = Server::new(&ClientSettings { timeout: time_max, ..node.clone() }, ServerRole::Node);
     let no_cluster = || ReshardError::NoCluster { node: super::error::address(&node.endpoint) };
     let ranges = server.ask::<Vec<Vec<ReplyValue>>>(("CLUSTER", "SLOTS"))?.map_err(|_| no_cluster())?;
     let (mut nodes, mut slots): (Vec<ClientSettings>, Slots) = (Vec::new(), Slots::new());

@@ -6,7 +6,7 @@ use resp::{CommandError, Endpoint, Lost, NotSent};
 
 /// What a server is in a plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Role {
+pub enum ServerRole {
     /// The keys are read from it.
     Source,
     /// Keys are written to it.
@@ -20,7 +20,7 @@ pub enum ReshardError {
     /// A server cannot be reached, does not answer in time, or refuses a command.
     Server {
         /// What it is in the plan.
-        role: Role,
+        role: ServerRole,
         /// Its address.
         address: String,
         /// The error.
@@ -96,9 +96,9 @@ pub(super) fn address(endpoint: &Endpoint) -> String {
     }
 }
 
-impl fmt::Display for Role {
+impl fmt::Display for ServerRole {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.write_str(if *self == Role::Source { "the source" } else { "the node" })
+        out.write_str(if *self == ServerRole::Source { "the source" } else { "the node" })
     }
 }
 

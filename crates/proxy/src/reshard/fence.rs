@@ -6,9 +6,10 @@
 //!
 //! Before Redis 7, scripts may write nevertheless; [`Fence::scripts_may_write`] tells whether the source is such a server.
 
-use resp::{CommandError, ReplyValue, ServerError};
+use resp::{ClientSettings, CommandError, ReplyValue, ServerError};
 
 use super::ReshardError;
+use super::error::ServerRole;
 use super::servers::Server;
 
 /// The number of replicas without which a server refuses writes.
@@ -39,22 +40,31 @@ impl Fence {
         set(source, SETTING, &former)
     }
 
-    /// Makes the source refuse writes, and shows by a write that it does.
+    /// Makes the source refuse writes, and shows by a write that it does. After an error it executes them as before.
     pub(super) fn raise(source: &mut Server) -> Result<Fence, ReshardError> {
         let mut fence = Fence { former: Vec::new(), scripts_may_write: false };
-        fence.change(source, SETTING, UNREACHABLE)?;
-        if setting(source, LAG_SETTING)? == "0" {
-            fence.change(source, LAG_SETTING, LAG_SECONDS)?;
+        match fence.close(source) {
+            Ok(()) => Ok(fence),
+            Err(error) => {
+                fence.lift(source.settings());
+                Err(error)
+            }
         }
-        let is_refused = |reply: Result<i64, ServerError>| reply.is_err_and(|error| error.code() == REFUSED);
-        if !is_refused(source.ask(("DEL", PROBE))?) {
-            fence.lift(source);
+    }
+
+    fn close(&mut self, source: &mut Server) -> Result<(), ReshardError> {
+        self.change(source, SETTING, UNREACHABLE)?;
+        if setting(source, LAG_SETTING)? == "0" {
+            self.change(source, LAG_SETTING, LAG_SECONDS)?;
+        }
+        let write: Result<i64, ServerError> = source.ask(("DEL", PROBE))?;
+        if !write.is_err_and(|error| error.code() == REFUSED) {
             return Err(ReshardError::NotFenced(format!("it executes writes although {SETTING} is {UNREACHABLE}")));
         }
         let script: Result<ReplyValue, ServerError> =
             source.ask(("EVAL", "return redis.call('DEL', KEYS[1])", 1, PROBE))?;
-        fence.scripts_may_write = script.is_ok();
-        Ok(fence)
+        self.scripts_may_write = script.is_ok();
+        Ok(())
     }
 
     fn change(&mut self, source: &mut Server, name: &'static str, value: &str) -> Result<(), ReshardError> {
@@ -63,9 +73,10 @@ impl Fence {
     }
 
     /// Lets the source execute writes again. A source that cannot be reached keeps refusing them.
-    pub(super) fn lift(&self, source: &mut Server) {
+    pub(super) fn lift(&self, source: &ClientSettings) {
+        let mut source = Server::new(source, ServerRole::Source);
         for (name, value) in &self.former {
-            let _ = set(source, name, value);
+            let _ = set(&mut source, name, value);
         }
     }
 

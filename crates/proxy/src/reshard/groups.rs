@@ -5,8 +5,10 @@ use std::collections::{BTreeSet, HashMap};
 use resp::ReplyValue;
 
 use super::ReshardError;
-use super::by_type::PIECE;
 use super::servers::Server;
+
+/// Elements of a value that are read and written at a time.
+pub(super) const PIECE: usize = 500;
 
 /// A consumer group.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -32,7 +32,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use super::error::Role;
+use super::error::ServerRole;
 use super::fence::Fence;
 use super::replication::{Change, Position, Replication};
 use super::servers::{Server, Servers};
@@ -185,7 +185,7 @@ impl Reshard<'_> {
     /// command that cannot be followed; a node was restarted after the stop.
     pub fn follow(&self, on_progress: &mut dyn FnMut(Following)) -> Result<Followed, ReshardError> {
         let servers = Servers::ask(&self.plan)?;
-        let mut source = Server::new(&self.plan.source, Role::Source);
+        let mut source = Server::new(&self.plan.source, ServerRole::Source);
         Fence::check(&mut source)?;
         let stream = Replication::open(&self.plan.source)?;
         let unfollowed = stream.unfollowed();
@@ -265,7 +265,7 @@ impl Reshard<'_> {
                 (Err(error), _) => error,
             };
             if let Some(Cut { fence, .. }) = cut {
-                fence.lift(&mut Server::new(&self.plan.source, Role::Source));
+                fence.lift(&self.plan.source);
             }
             run.interruptions += u32::from(run.failing_since.is_none());
             let since = *run.failing_since.get_or_insert_with(Instant::now);
@@ -277,7 +277,7 @@ impl Reshard<'_> {
                 return Err(error);
             }
             on_progress(Following::Interrupted(error.to_string()));
-            run.source = Server::new(&self.plan.source, Role::Source);
+            run.source = Server::new(&self.plan.source, ServerRole::Source);
             run.connections.clear();
             let mut changes = run.changes();
             (changes.is_everything, changes.end) = (true, None);
@@ -317,7 +317,9 @@ impl Reshard<'_> {
                     // What was copied before is there only if no node has been restarted.
                     return run.check();
                 }
-                Some(Cut { began, .. }) if began.elapsed() >= self.plan.source.timeout => {
+                Some(Cut { end, began, .. })
+                    if began.elapsed() >= self.plan.source.timeout && run.changes().offset < *end =>
+                {
                     let silent = format!("it did not reach its own position in {} s", began.elapsed().as_secs());
                     return Err(ReshardError::NoStream(silent));
                 }
@@ -343,7 +345,7 @@ impl Reshard<'_> {
                 Ok(Cut { fence, end: position.offset, began })
             }
             Err(error) => {
-                fence.lift(&mut run.source);
+                fence.lift(&self.plan.source);
                 Err(error)
             }
         }
@@ -356,7 +358,7 @@ impl Reshard<'_> {
         self.copy_all(&origin, &mut |progress| on_progress(Following::Copying(progress)))?;
         run.check()?;
         for one in self.each_database()? {
-            let mut source = Server::new(&one.plan.source, Role::Source);
+            let mut source = Server::new(&one.plan.source, ServerRole::Source);
             one.each_extra_key(Expiring::Extra, |node, keys| {
                 origin.check(&mut source)?;
                 node.command::<()>(("DEL", keys))

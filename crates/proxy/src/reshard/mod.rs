@@ -38,7 +38,7 @@ use resp::{ClientSettings, ReplyValue};
 
 use crate::placement::Placement;
 pub use cluster::masters;
-pub use error::{ReshardError, Role};
+pub use error::{ReshardError, ServerRole};
 pub use live::{Followed, Following};
 use reader::{Change, Content, Reader};
 pub use servers::check_answers;
@@ -129,7 +129,7 @@ impl<'s> Reshard<'s> {
         Servers::ask(&self.plan)?;
         let command = if self.plan.all_databases { "FLUSHALL" } else { "FLUSHDB" };
         for settings in &self.plan.nodes {
-            Server::new(settings, Role::Node).command::<()>(command)?;
+            Server::new(settings, ServerRole::Node).command::<()>(command)?;
         }
         Ok(())
     }
@@ -154,8 +154,8 @@ impl<'s> Reshard<'s> {
             return Ok(BTreeSet::from([self.plan.source.database]));
         }
         let mut found = BTreeSet::new();
-        let source = std::iter::once((&self.plan.source, Role::Source));
-        for (settings, role) in source.chain(self.plan.nodes.iter().map(|node| (node, Role::Node))) {
+        let source = std::iter::once((&self.plan.source, ServerRole::Source));
+        for (settings, role) in source.chain(self.plan.nodes.iter().map(|node| (node, ServerRole::Node))) {
             let info: String = Server::new(settings, role).command(("INFO", "keyspace"))?;
             found.extend(
                 info.lines().filter_map(|line| line.strip_prefix("db")?.split(':').next()?.parse::<u32>().ok()),
@@ -180,7 +180,7 @@ impl<'s> Reshard<'s> {
     fn copy_all(&self, origin: &Origin, on_progress: &mut dyn FnMut(ReshardProgress)) -> Result<u64, ReshardError> {
         let (all, mut progress, began) = (self.each_database()?, ReshardProgress::default(), Instant::now());
         for one in &all {
-            progress.keys += Reader::new(&one.plan.source, Role::Source).count()?;
+            progress.keys += Reader::new(&one.plan.source, ServerRole::Source).count()?;
         }
         for one in &all {
             one.with_writers(origin, &mut one.connections(), |source, writers| {
@@ -219,7 +219,7 @@ impl<'s> Reshard<'s> {
 
     /// Copies the source's libraries of functions. `is_exact`: the nodes then have no other ones.
     fn copy_functions(&self, is_exact: bool) -> Result<(), ReshardError> {
-        let mut source = Server::new(&self.plan.source, Role::Source);
+        let mut source = Server::new(&self.plan.source, ServerRole::Source);
         // A server before Redis 7 has none.
         let Ok(libraries) = source.ask::<Vec<ReplyValue>>(("FUNCTION", "LIST"))? else { return Ok(()) };
         if libraries.is_empty() && !is_exact {
@@ -228,7 +228,7 @@ impl<'s> Reshard<'s> {
         let (dump, policy) =
             (source.command::<Vec<u8>>(("FUNCTION", "DUMP"))?, if is_exact { "FLUSH" } else { "REPLACE" });
         for node in &self.plan.nodes {
-            Server::new(node, Role::Node).command::<()>(("FUNCTION", "RESTORE", &dump, policy))?;
+            Server::new(node, ServerRole::Node).command::<()>(("FUNCTION", "RESTORE", &dump, policy))?;
         }
         Ok(())
     }
@@ -265,8 +265,8 @@ impl<'s> Reshard<'s> {
 
     /// Connections for copying, which are opened at their first use.
     fn connections(&self) -> Connections {
-        let source = || Reader::new(&self.plan.source, Role::Source);
-        let targets = self.plan.nodes.iter().map(|node| (Server::new(node, Role::Node), source())).collect();
+        let source = || Reader::new(&self.plan.source, ServerRole::Source);
+        let targets = self.plan.nodes.iter().map(|node| (Server::new(node, ServerRole::Node), source())).collect();
         Connections { source: source(), targets }
     }
 

@@ -5,7 +5,7 @@
 
 use resp::{ClientSettings, Pipeline, ReplyValue};
 
-use super::error::Role;
+use super::error::ServerRole;
 use super::servers::{Origin, Server};
 use super::{CHUNK_BYTES, CHUNK_KEYS_MAX, ReshardError};
 
@@ -90,7 +90,7 @@ pub(super) struct Reader {
 }
 
 impl Reader {
-    pub(super) fn new(settings: &ClientSettings, role: Role) -> Reader {
+    pub(super) fn new(settings: &ClientSettings, role: ServerRole) -> Reader {
         Reader { server: Server::new(settings, role), chunk_keys: CHUNK_KEYS_MAX / 10, knows_expiry_time: None }
     }
 

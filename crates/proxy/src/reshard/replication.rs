@@ -20,10 +20,10 @@ use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use resp::codec::ReplyView;
-use resp::{Client, ClientSettings, CommandError, Feed};
+use resp::{Client, ClientSettings, CommandError, MessageFeed};
 
 use super::ReshardError;
-use super::error::{Role, address};
+use super::error::{ServerRole, address};
 use super::servers::Server;
 use crate::commands::{CommandRequest, CommandTable, Span};
 
@@ -134,7 +134,7 @@ impl Commands {
 /// A connection that reads the stream.
 pub(super) struct Replication {
     settings: ClientSettings,
-    feed: Feed,
+    feed: MessageFeed,
     commands: Commands,
     position: Position,
     acknowledged: Instant,
@@ -177,7 +177,7 @@ impl Position {
 impl Replication {
     /// Begins to read at the source's current position.
     pub(super) fn open(settings: &ClientSettings) -> Result<Replication, ReshardError> {
-        let mut source = Server::new(settings, Role::Source);
+        let mut source = Server::new(settings, ServerRole::Source);
         let mut client = Client::new(settings.clone());
         let commands = Commands::of(&client.view("COMMAND").map_err(|error| source.error(error))?);
         for _ in 0..TRIES {
@@ -233,7 +233,7 @@ impl Replication {
 }
 
 /// A connection on which the stream continues from this position; none if the source does not have it any more.
-fn continued(settings: &ClientSettings, position: &Position) -> Result<Option<Feed>, ReshardError> {
+fn continued(settings: &ClientSettings, position: &Position) -> Result<Option<MessageFeed>, ReshardError> {
     let mut feed = replica(settings)?;
     let lost = |error| of_source(settings, error);
     feed.send(("PSYNC", &position.id, position.offset + 1)).map_err(lost)?;
@@ -265,9 +265,9 @@ fn make_kept(settings: &ClientSettings, source: &mut Server) -> Result<(), Resha
 }
 
 /// A connection that has said what it understands, so that the source sends its keys without writing a file, after a pause.
-fn replica(settings: &ClientSettings) -> Result<Feed, ReshardError> {
+fn replica(settings: &ClientSettings) -> Result<MessageFeed, ReshardError> {
     let lost = |error| of_source(settings, error);
-    let mut feed = Feed::connect(settings).map_err(lost)?;
+    let mut feed = MessageFeed::connect(settings).map_err(lost)?;
     feed.send(("REPLCONF", "capa", "eof", "capa", "psync2")).map_err(lost)?;
     match feed.next(ANSWER_TIME_MAX).map_err(lost)? {
         Some(refusal) if refusal.starts_with(b"-") => Err(no_stream(refusal)),
@@ -277,7 +277,7 @@ fn replica(settings: &ClientSettings) -> Result<Feed, ReshardError> {
 }
 
 fn of_source(settings: &ClientSettings, error: CommandError) -> ReshardError {
-    ReshardError::Server { role: Role::Source, address: address(&settings.endpoint), error }
+    ReshardError::Server { role: ServerRole::Source, address: address(&settings.endpoint), error }
 }
 
 fn no_stream(refusal: &[u8]) -> ReshardError {

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use resp::{Client, ClientSettings, CommandError, Endpoint, FromReply, Pipeline, ReplyValue, ServerError, ToArguments};
 
-use super::error::{Role, address};
+use super::error::{ServerRole, address};
 use super::{CopyPlan, ReshardError};
 
 /// How long a server may take to connect and to answer INFO.
@@ -24,11 +24,11 @@ const CLOCK_DIFFERENCE_MS: i64 = 1_000;
 /// Each attempt to connect is a single one: a server that cannot be reached ends the run at once. A lost connection is reopened.
 pub(super) struct Server {
     client: Client,
-    role: Role,
+    role: ServerRole,
 }
 
 impl Server {
-    pub(super) fn new(settings: &ClientSettings, role: Role) -> Server {
+    pub(super) fn new(settings: &ClientSettings, role: ServerRole) -> Server {
         Server { client: Client::new(connecting_once(settings, settings.timeout)), role }
     }
 
@@ -117,8 +117,8 @@ pub(super) fn clock_offset(source: &mut Server, node: &mut Server) -> Result<i64
 /// # Errors
 /// [`ReshardError::Server`] names the first that does not.
 pub fn check_answers(plan: &CopyPlan, time_max: Duration) -> Result<(), ReshardError> {
-    let source = std::iter::once((&plan.source, Role::Source));
-    for (settings, role) in source.chain(plan.nodes.iter().map(|node| (node, Role::Node))) {
+    let source = std::iter::once((&plan.source, ServerRole::Source));
+    for (settings, role) in source.chain(plan.nodes.iter().map(|node| (node, ServerRole::Node))) {
         let mut server = Server::new(&ClientSettings { timeout: time_max, ..settings.clone() }, role);
         let _: Result<ReplyValue, ServerError> = server.ask("PING")?;
     }
@@ -168,7 +168,7 @@ struct Process {
 
 impl Process {
     /// Asks a server, in a single attempt, which processes it consists of.
-    fn ask(settings: &ClientSettings, role: Role) -> Result<Process, ReshardError> {
+    fn ask(settings: &ClientSettings, role: ServerRole) -> Result<Process, ReshardError> {
         let timeout = ANSWER_TIME_MAX.min(settings.timeout);
         let mut server = Server::new(&ClientSettings { timeout, ..settings.clone() }, role);
         let run_ids = server.run_ids()?;
@@ -202,10 +202,10 @@ impl Process {
 impl Servers {
     /// Asks every server; none of the nodes may be the source, and no two nodes one server.
     pub(super) fn ask(plan: &CopyPlan) -> Result<Servers, ReshardError> {
-        let mut source = Process::ask(&plan.source, Role::Source)?;
+        let mut source = Process::ask(&plan.source, ServerRole::Source)?;
         let mut nodes: Vec<Process> = Vec::with_capacity(plan.nodes.len());
         for settings in &plan.nodes {
-            let node = Process::ask(settings, Role::Node)?;
+            let node = Process::ask(settings, ServerRole::Node)?;
             if node.shares_keys(&source, plan.all_databases) {
                 return Err(ReshardError::SourceIsNode { node: node.server.address() });
             }
@@ -264,7 +264,7 @@ mod tests {
     fn addresses_are_compared_where_no_run_id_is_given() {
         let of = |address: &str| ClientSettings::of(address).unwrap();
         let server = |address: &str, run_ids: &[&str]| Process {
-            server: Server::new(&of(address), Role::Node),
+            server: Server::new(&of(address), ServerRole::Node),
             run_ids: run_ids.iter().map(|id| (*id).to_owned()).collect(),
         };
         let plain = server("redis://127.0.0.1:6379", &[]);

@@ -7,7 +7,7 @@
 
 use resp::{ClientSettings, CommandError, Pipeline, ReplyValue};
 
-use super::error::Role;
+use super::error::ServerRole;
 use super::reader::{Change, Content, EXPIRY_DIFFERENCE_MS, Expiry, Reader};
 use super::servers::{Server, clock_offset};
 use super::{Reshard, ReshardError, groups};
@@ -71,7 +71,7 @@ struct Compared {
 
 impl Compared {
     fn new(source: &mut Server, settings: &ClientSettings) -> Result<Compared, ReshardError> {
-        let mut reader = Reader::new(settings, Role::Node);
+        let mut reader = Reader::new(settings, ServerRole::Node);
         let clock_offset = clock_offset(source, &mut reader.server)?;
         Ok(Compared { reader, clock_offset })
     }
@@ -123,7 +123,7 @@ impl Reshard<'_> {
     }
 
     fn verify_database(&self, found: &mut Verified, on_progress: &mut dyn FnMut(u64)) -> Result<(), ReshardError> {
-        let mut source = Reader::new(&self.plan.source, Role::Source);
+        let mut source = Reader::new(&self.plan.source, ServerRole::Source);
         let nodes = self.plan.nodes.iter().map(|node| Compared::new(&mut source.server, node));
         let mut nodes = nodes.collect::<Result<Vec<Compared>, ReshardError>>()?;
         let mut cursor = Some(0);
@@ -176,7 +176,7 @@ impl Reshard<'_> {
         expiring: Expiring,
         mut each: impl FnMut(&mut Server, &[Vec<u8>]) -> Result<(), ReshardError>,
     ) -> Result<u64, ReshardError> {
-        let (mut source, mut count) = (Reader::new(&self.plan.source, Role::Source), 0);
+        let (mut source, mut count) = (Reader::new(&self.plan.source, ServerRole::Source), 0);
         for (place, settings) in self.plan.nodes.iter().enumerate() {
             let mut node = Compared::new(&mut source.server, settings)?;
             let mut cursor = Some(0);

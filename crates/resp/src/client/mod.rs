@@ -4,7 +4,7 @@
 //! |---|---|
 //! | what an application sees | `client`, `pipeline`, `command` (arguments), `from_reply`, `value`, `error`, `settings` |
 //! | many threads | `pool` |
-//! | messages | `subscriber`, `feed` (the replication stream) |
+//! | messages | `subscriber`, `message_feed` (the replication stream) |
 //! | a connection | `stream` (system calls), `readiness` (waiting for a socket), `tls` (encryption), `input` (buffer), `connection` (exchanges), `session` (HELLO, AUTH, SELECT) |
 //! | without replies | `silence`, `queue` |
 //! | when to connect again | `backoff` |
@@ -15,9 +15,9 @@ mod client;
 mod command;
 mod connection;
 mod error;
-mod feed;
 mod from_reply;
 mod input;
+mod message_feed;
 mod pipeline;
 mod pool;
 mod queue;
@@ -37,10 +37,10 @@ pub use client::Client;
 pub(crate) use command::write as write_command;
 pub use command::{ArgumentWriter, ToArguments};
 pub use error::{CommandError, Lost, Mismatch, NotSent, ServerError};
-pub use feed::Feed;
 pub use from_reply::FromReply;
 #[cfg(feature = "reactor")]
 pub(crate) use input::reply_limits;
+pub use message_feed::MessageFeed;
 pub use pipeline::Pipeline;
 pub use pool::{ClientPool, PooledClient};
 #[cfg(feature = "reactor")]

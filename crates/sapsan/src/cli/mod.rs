@@ -26,7 +26,7 @@ pub(crate) use documents::{
 pub(crate) use help::table;
 pub(crate) use level::Level;
 pub(crate) use proxy::{LimitArguments, Proxy};
-pub(crate) use reshard::{Database, Reshard};
+pub(crate) use reshard::{ChosenDatabase, Reshard};
 pub(crate) use secret::Secret;
 pub(crate) use service::{CheckConfig, Demo, Serve, Token};
 pub(crate) use shell::{Completions, Man, Shell};

@@ -14,7 +14,7 @@ pub(crate) struct Reshard {
     pub(crate) nodes: Vec<String>,
     /// Number of the database, on the source and on the nodes; `all` copies each database to the same number
     #[arg(long, value_name = "N|all", default_value = "0", value_parser = database)]
-    pub(crate) db: Database,
+    pub(crate) db: ChosenDatabase,
     #[command(flatten)]
     pub(crate) spread: SpreadArguments,
     /// Only keys that match this pattern, as in KEYS, are copied, compared and removed. --flushdb removes all keys
@@ -50,14 +50,14 @@ pub(crate) struct Reshard {
 
 /// The databases that are copied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Database {
+pub(crate) enum ChosenDatabase {
     All,
     One(u32),
 }
 
-fn database(text: &str) -> Result<Database, String> {
+fn database(text: &str) -> Result<ChosenDatabase, String> {
     if text == "all" {
-        return Ok(Database::All);
+        return Ok(ChosenDatabase::All);
     }
-    text.parse().map(Database::One).map_err(|_| "it is neither a number nor `all`".to_owned())
+    text.parse().map(ChosenDatabase::One).map_err(|_| "it is neither a number nor `all`".to_owned())
 }

@@ -1,9 +1,9 @@
 //! `sapsan reshard --from A --nodes B1,B2,…`: every key of one Redis to the nodes that a placement gives them.
 
-use crate::cli::{Database, Reshard as Arguments};
+use crate::cli::{ChosenDatabase, Reshard as Arguments};
 use crate::console::{Outcome, output, process, progress};
 use proxy::config::{NodeConfig, Spread};
-use proxy::reshard::{CopyPlan, Following, Reshard, ReshardProgress, Verified, check_answers, masters};
+use proxy::reshard::{CopyPlan, Followed, Following, Reshard, ReshardProgress, Verified, check_answers, masters};
 use resp::{ClientSettings, Endpoint};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -26,22 +26,30 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
     if arguments.flushdb {
         reshard.flush().map_err(|error| error.to_string())?;
     }
+    let mut followed = None;
     match (arguments.no_copy, arguments.live) {
         (true, _) => {}
         (false, false) => copy(&reshard)?,
-        (false, true) => follow(&reshard)?,
+        (false, true) => followed = Some(follow(&reshard)?),
     }
     // What Ctrl-C has ended is the following, not this.
     stop.store(false, Ordering::Relaxed);
-    if arguments.verify { verify(&reshard) } else { Ok(()) }
+    let verified = if arguments.verify { verify(&reshard) } else { Ok(()) };
+    let Some(Followed { copied_again, lifted_by, .. }) = followed else { return verified };
+    let refuses = format!("the source refuses writes (NOREPLICAS) until {lifted_by}");
+    verified.map_err(|error| format!("{error}\n{refuses}"))?;
+    output::line(format_args!(
+        "followed: {copied_again} changed keys were copied again. Every write that the source has acknowledged is on the nodes: point the \
+         clients at them\n{refuses}"
+    ))
 }
 
 fn plan(arguments: &Arguments) -> Result<CopyPlan, String> {
-    let database = if let Database::One(number) = arguments.db { number } else { 0 };
+    let database = if let ChosenDatabase::One(number) = arguments.db { number } else { 0 };
     let settings = |address: &String| settings(address, database, Duration::from_secs(arguments.stall_max));
     let nodes = arguments.nodes.iter().map(settings).collect::<Result<Vec<ClientSettings>, String>>()?;
     let (nodes, placement) = match arguments.spread.spread() {
-        Spread::Slots if arguments.db != Database::One(0) => {
+        Spread::Slots if arguments.db != ChosenDatabase::One(0) => {
             return Err("--hash slots: a cluster has only the database 0".to_owned());
         }
         Spread::Slots => {
@@ -55,7 +63,7 @@ fn plan(arguments: &Arguments) -> Result<CopyPlan, String> {
     };
     Ok(CopyPlan {
         by_type: arguments.by_type,
-        all_databases: arguments.db == Database::All,
+        all_databases: arguments.db == ChosenDatabase::All,
         pattern: arguments.pattern.clone().map(String::into_bytes),
         keys_per_second: arguments.keys_per_second,
         ..CopyPlan::new(settings(&arguments.from)?, nodes, placement)
@@ -149,7 +157,7 @@ fn copy(reshard: &Reshard<'_>) -> Outcome {
     output::line(format_args!("copied {copied} keys in {seconds:.1} s ({:.0} a second)", copied as f64 / seconds))
 }
 
-fn follow(reshard: &Reshard<'_>) -> Outcome {
+fn follow(reshard: &Reshard<'_>) -> Result<Followed, String> {
     let mut shown = Shown::new();
     let (mut is_reported, mut interrupted_by) = (false, None);
     let followed = reshard.follow(&mut |how| match how {
@@ -187,11 +195,7 @@ fn follow(reshard: &Reshard<'_>) -> Outcome {
             "sapsan: the source is older than Redis 7, and still executes the writes of scripts: stop clients that use scripts",
         );
     }
-    output::line(format_args!(
-        "followed: {} changed keys were copied again. Every write that the source has acknowledged is on the nodes: point the clients at \
-         them\nthe source refuses writes (NOREPLICAS) until {}",
-        followed.copied_again, followed.lifted_by
-    ))
+    Ok(followed)
 }
 
 fn verify(reshard: &Reshard<'_>) -> Outcome {

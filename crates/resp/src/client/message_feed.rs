@@ -12,19 +12,19 @@ use std::time::{Duration, Instant};
 
 /// A connection for messages that answer no command. It does not connect again: what was missed is the caller's to find out.
 #[derive(Debug)]
-pub struct Feed {
+pub struct MessageFeed {
     connection: Connection,
     timeout: Duration,
 }
 
-impl Feed {
+impl MessageFeed {
     /// Connects and opens the session, in a single attempt.
     ///
     /// # Errors
     /// The server is not reached in time, or refuses the session.
-    pub fn connect(settings: &ClientSettings) -> Result<Feed, CommandError> {
+    pub fn connect(settings: &ClientSettings) -> Result<MessageFeed, CommandError> {
         let until = deadline(Instant::now(), settings.connect_timeout.min(settings.timeout));
-        Ok(Feed { connection: session::open(settings, until)?, timeout: settings.timeout })
+        Ok(MessageFeed { connection: session::open(settings, until)?, timeout: settings.timeout })
     }
 
     /// Sends a command. Its reply, if it has one, is the next message.
