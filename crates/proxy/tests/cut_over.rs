@@ -121,8 +121,11 @@ impl Port for ClientSettings {
     }
 }
 
+/// Id, consumer and number of deliveries of each pending entry.
+type PendingEntries = Vec<(String, String, u64)>;
+
 /// The groups of a stream as a server reports them, with their pending entries but no times.
-fn groups(settings: &ClientSettings, key: &str) -> Vec<(ReplyValue, Vec<(String, String, u64)>)> {
+fn groups(settings: &ClientSettings, key: &str) -> Vec<(ReplyValue, PendingEntries)> {
     let mut client = Client::new(settings.clone());
     let groups: Vec<HashMap<String, ReplyValue>> = client.command(("XINFO", "GROUPS", key)).unwrap();
     let mut found = Vec::new();
