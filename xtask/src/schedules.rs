@@ -48,7 +48,7 @@ fn mutants() -> Result<(), String> {
         let output = output_of(&mut command)?;
         let text = String::from_utf8_lossy(&output.stdout);
         match text.lines().find(|line| line.starts_with(FOUND)) {
-            Some(found) => println!("{name}: found after {}: {found}", schedules_of(&text)),
+            Some(found) => println!("{name}: found after {} schedules: {found}", schedules_of(&text)),
             None if output.status.success() => {
                 println!("{name}: NOT FOUND in {MUTANT_SCHEDULES} schedules");
                 missed.push(name);
@@ -60,9 +60,9 @@ fn mutants() -> Result<(), String> {
 }
 
 /// The number of schedules in the last line that tells it.
-fn schedules_of(text: &str) -> &str {
-    let counts = text.lines().filter_map(|line| line.split_once(" schedules of ").map(|(count, _)| count));
-    counts.last().map_or("some schedules", |count| count)
+fn schedules_of<'t>(text: &'t str) -> &'t str {
+    let count_of = |line: &'t str| line.split_once(" schedules of ").map(|(count, _)| count);
+    text.lines().rev().find_map(count_of).unwrap_or("some")
 }
 
 fn output_of(command: &mut Command) -> Result<Output, String> {
