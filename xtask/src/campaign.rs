@@ -1,7 +1,7 @@
 //! Long campaigns: those of the store itself, and those with tools of the nightly toolchain. If a tool is missing, each reports
 //! that instead of failing obscurely.
 
-use crate::{schedules, tools};
+use crate::{schedules, tools, world_mutants};
 use std::path::Path;
 use std::process::Command;
 
@@ -61,9 +61,9 @@ fn nightly_cargo(arguments: &[&str]) -> Command {
     command
 }
 
-/// `cargo xtask campaign NAME [ARGUMENT]…`: kills of the real binary, a siege of it, SQL compared with SQLite, views through
-/// power failures, databases on faulty disks, whole engines under the scheduler under test, or a campaign of
-/// `crates/store/examples/campaign.rs`.
+/// `cargo xtask campaign NAME [ARGUMENT]…`: kills of the real binary, a siege of it, its whole world in one serial order, SQL
+/// compared with SQLite, views through power failures, databases on faulty disks, whole engines under the scheduler under test,
+/// or a campaign of `crates/store/examples/campaign.rs`.
 pub(crate) fn run(arguments: &[String]) -> Result<(), String> {
     match arguments {
         [name, rest @ ..] if name == "kill" => kill(rest),
@@ -72,6 +72,8 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), String> {
         [name, rest @ ..] if name == "views" => views(rest),
         [name, rest @ ..] if name == "docs-faults" => docs_faults(rest),
         [name, rest @ ..] if name == "schedules" => schedules::run(rest),
+        [name, option, rest @ ..] if name == "world" && option == "--mutants" => world_mutants::run(rest),
+        [name, rest @ ..] if name == "world" => world(rest),
         _ => store(arguments),
     }
 }
@@ -110,6 +112,12 @@ fn views(arguments: &[String]) -> Result<(), String> {
 fn docs_faults(arguments: &[String]) -> Result<(), String> {
     let settings = [("--count", "DOCS_FAULTS_COUNT"), ("--seed", "DOCS_FAULTS_SEED"), ("--step", "DOCS_FAULTS_STEP")];
     ignored_tests(("docs", "suite", "disk_faults::"), &settings, arguments)
+}
+
+/// `cargo xtask campaign world [--seconds N] [--seed S]`: everything that happens to a data folder at once, in one serial order.
+fn world(arguments: &[String]) -> Result<(), String> {
+    let settings = [("--seconds", "SAPSAN_WORLD_SECONDS"), ("--seed", "SAPSAN_WORLD_SEED")];
+    ignored_tests(("sapsan", "world", "every_operation_of_a_long_life"), &settings, arguments)
 }
 
 /// Runs the ignored tests of a package's program whose names begin with a prefix. Arguments are passed in environment variables

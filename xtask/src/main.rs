@@ -25,6 +25,7 @@ mod tally;
 mod test_compiler;
 mod tests;
 mod tools;
+mod world_mutants;
 
 use std::process::ExitCode;
 
