@@ -22,6 +22,8 @@ const VALUES: usize = 500;
 /// What the server says of the rules of its file.
 pub(crate) struct Rules {
     pub(crate) refused: BTreeSet<Rule>,
+    /// An index is refused, though no entry is too long for one.
+    has_refused_index: bool,
     pub(crate) why: String,
 }
 
@@ -55,18 +57,19 @@ fn states(schema: &Value) -> impl Iterator<Item = &Value> {
 }
 
 fn rules(schema: &Value) -> Rules {
-    let mut refused = BTreeSet::new();
+    let (mut refused, mut has_refused_index) = (BTreeSet::new(), false);
     for collection in schema["collections"].as_array().into_iter().flatten() {
         let name = collection["name"].as_str().unwrap_or_default();
         for kind in ["unique", "rules", "indexes"] {
             for part in collection[kind].as_array().into_iter().flatten() {
                 if part["state"] == "refused" {
+                    has_refused_index |= kind == "indexes";
                     refused.extend(refused_rules(name, kind, part));
                 }
             }
         }
     }
-    Rules { refused, why: schema.to_string() }
+    Rules { refused, has_refused_index, why: schema.to_string() }
 }
 
 fn refused_rules(collection: &str, kind: &str, part: &Value) -> Vec<Rule> {
@@ -74,7 +77,7 @@ fn refused_rules(collection: &str, kind: &str, part: &Value) -> Vec<Rule> {
         ("owners", "unique") => vec![Rule::OwnerCodes],
         ("items", "unique") if part["fields"].is_array() => vec![Rule::Slugs],
         ("items", "unique") => vec![Rule::ItemCodes],
-        ("items", "rules") => vec![Rule::ToOwners, Rule::ToOthers],
+        ("items", "rules") if part["rule"] == "reference" => vec![Rule::ToOwners, Rule::ToOthers],
         ("carts", _) => vec![Rule::ToSessions],
         ("sessions", _) => vec![Rule::Expiry],
         _ => Vec::new(),
@@ -132,6 +135,9 @@ impl<'c> Check<'c> {
 
     /// A rule in force has no faults; a refused one had some.
     fn states(&self) -> Result<(), String> {
+        if self.rules.has_refused_index {
+            return Err(format!("an index is refused: {}", self.rules.why));
+        }
         let faults = self.model.faults();
         let all = [
             (Rule::OwnerCodes, faults.owner_codes, self.broken.owner_codes),

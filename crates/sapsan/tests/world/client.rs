@@ -120,9 +120,8 @@ impl<'w> Worker<'w> {
         self.records
     }
 
-    /// Does this operation.
-    pub(crate) fn only(mut self, operation: Operation) -> Record {
-        let number = self.shared.number();
+    /// Does this operation alone.
+    pub(crate) fn only(mut self, number: u64, operation: Operation) -> Record {
         self.send(number, operation);
         self.records.pop().expect("just sent")
     }
@@ -212,7 +211,6 @@ impl<'w> Worker<'w> {
         document(session)
     }
 
-    #[expect(clippy::too_many_lines, reason = "a flat table")]
     fn write(&mut self, number: u64) -> Operation {
         match self.random.random_range(0..100) {
             0..16 => {

@@ -80,10 +80,14 @@ impl<'m> Draft<'m> {
 
     /// Stores a document, whether or not there is one under its key.
     pub(crate) fn put(&mut self, name: Name, key: &Key, document: Document) -> Result<(), Broken> {
-        let hides_a_target = self.get(name, key).is_none() && self.stored(name, key).is_some();
+        let old = self.get(name, key);
+        let hides_a_target = old.is_none() && self.stored(name, key).is_some();
+        // A reference that it had already was checked before. Its target may have expired since.
+        let is_as_before = |field: &str| old.is_some_and(|old| old.get(field) == document.get(field));
+        let refers_as_before = is_as_before(if name == Name::Carts { "session" } else { "owner" });
         let breaks = !self.conflicts(name, key, &document).is_empty()
             || hides_a_target && self.is_referred(name, key)
-            || !self.has_targets(name, &document);
+            || !refers_as_before && !self.has_targets(name, &document);
         if breaks {
             return Err(Broken);
         }

@@ -13,11 +13,14 @@ pub(crate) enum State {
     On,
 }
 
+/// What a view may mean; none: it is not there.
+type Meanings = Vec<Option<Meaning>>;
+
 /// States from some tick on, in the order of ticks.
 #[derive(Debug, Default)]
 pub(crate) struct History {
     rules: BTreeMap<Rule, Vec<(u64, State)>>,
-    views: BTreeMap<View, Vec<(u64, Vec<Option<Meaning>>)>>,
+    views: BTreeMap<View, Vec<(u64, Meanings)>>,
 }
 
 /// The values that held at some time from `start` to `end`.
@@ -47,7 +50,7 @@ impl History {
     }
 
     /// What a view may have meant; none: it may not have been there.
-    pub(crate) fn meanings(&self, view: View, start: u64, end: u64) -> Vec<Option<Meaning>> {
+    pub(crate) fn meanings(&self, view: View, start: u64, end: u64) -> Meanings {
         during(&self.views[&view], start, end).iter().flat_map(|(_, meanings)| meanings).copied().collect()
     }
 

@@ -2,7 +2,7 @@
 //! the feed, and the checks.
 
 use crate::check::{Check, Rules, settled};
-use crate::client::{Kind, Record, Shared, Sizes, Worker, mass_item, seconds};
+use crate::client::{Kind, Record, Shared, Sizes, Worker, document, mass_item, seconds};
 use crate::draft::{Conditions, Draft};
 use crate::feed;
 use crate::history::History;
@@ -25,6 +25,8 @@ use std::time::Duration;
 
 /// A client with large statements does one for so many operations of another client.
 const LARGE_EVERY: u32 = 20;
+/// With fewer items a statement over all combinations of four of them would end.
+const MASS_LEAST: usize = 500;
 /// How often an operation of a quiet server is tried.
 const ATTEMPTS: u32 = 1_000;
 /// How often the end of a round is looked for.
@@ -52,6 +54,8 @@ pub(crate) struct Totals {
     pub(crate) checks: u32,
     pub(crate) verified: u32,
     pub(crate) plans: u64,
+    /// Files that were read beside a statement that did not end.
+    pub(crate) long: u32,
 }
 
 /// An import that the feed has not shown yet.
@@ -137,7 +141,7 @@ impl World {
             let target = |index| json!({ "id": MASS + index, "n": 5, "op": number });
             let documents = match name {
                 Name::Items => (0..3_000).map(|index| mass_item(&Key::Number(MASS + index), number)).collect(),
-                _ => (0..1_500).map(target).map(crate::client::document).collect(),
+                _ => (0..1_500).map(target).map(document).collect(),
             };
             self.import(name, documents)?;
         }
@@ -160,10 +164,54 @@ impl World {
         for backup in backups {
             self.restore(backup)?;
         }
-        if self.random.random_range(0..4) == 0 {
-            self.stop_and_import()?;
+        match self.random.random_range(0..12) {
+            0..4 => self.stop_and_import(),
+            4 => self.expiry_beside_a_long_statement(),
+            _ => Ok(()),
         }
-        Ok(())
+    }
+
+    /// Documents begin to expire while a statement runs for so long that the server has to try again until queries know it.
+    fn expiry_beside_a_long_statement(&mut self) -> Result<(), String> {
+        if self.model.count(Name::Items) < MASS_LEAST {
+            return Ok(());
+        }
+        let address = self.address();
+        self.reload_alone(self.settings.with(Rule::Expiry, false))?;
+        let number = self.shared.number();
+        let session = document(json!({ "id": "over", "until": seconds() - 1_000, "op": number }));
+        let put = Operation::Put(Name::Sessions, Key::Text("over".to_owned()), session);
+        let put = self.worker(address).only(number, put);
+        self.reload_alone(self.settings.with(Rule::Expiry, true))?;
+        let endless = self.worker(address).only(self.shared.number(), Operation::Endless);
+        self.totals.long += 1;
+        self.catch_up(vec![put, endless], &mut [])?;
+        self.check()
+    }
+
+    /// A client while no other works.
+    fn worker(&self, address: SocketAddr) -> Worker<'_> {
+        Worker::new(&self.shared, ChaCha8Rng::seed_from_u64(0), Kind::Large, self.sizes(), address)
+    }
+
+    /// Another file while no client works.
+    fn reload_alone(&mut self, settings: Settings) -> Result<(), String> {
+        let (address, config, backups) = (self.address(), self.config(), self.folder.join("backups"));
+        let World { shared, settings: now, history, .. } = self;
+        shared.is_over.store(false, Ordering::SeqCst);
+        let mut reloader = Reloader {
+            address,
+            shared,
+            settings: now,
+            history,
+            random: ChaCha8Rng::seed_from_u64(0),
+            config,
+            backups,
+            was_killed: &AtomicBool::new(false),
+            reloads: 0,
+            plans: 0,
+        };
+        reloader.reload_to(settings)
     }
 
     /// The end of all: a clean stop and a last look at the folder.
@@ -393,8 +441,10 @@ impl World {
         self.verify(&data)?;
         // Rules that documents break would stop any import.
         if self.refused.is_empty() {
-            for _ in 0..2 {
-                let (name, documents) = self.documents_to_import();
+            // Carts after sessions that have expired, or anything.
+            let kinds = if self.random.random_range(0..2) == 0 { [1, 2] } else { [0, 3] };
+            for kind in kinds {
+                let (name, documents) = self.documents_to_import(kind);
                 if !self.import(name, documents)? {
                     // What it has stored, the feed will show.
                     break;
@@ -409,9 +459,7 @@ impl World {
     /// One operation while no client works, as often as the server is busy.
     fn alone(&mut self, operation: Operation, address: SocketAddr) -> Result<Record, String> {
         for _ in 0..ATTEMPTS {
-            let random = ChaCha8Rng::seed_from_u64(0);
-            let worker = Worker::new(&self.shared, random, Kind::Large, self.sizes(), address);
-            let record = worker.only(operation.clone());
+            let record = self.worker(address).only(self.shared.number(), operation.clone());
             match record.reply.as_ref().map(|reply| reply.status) {
                 Some(503) => std::thread::sleep(10 * LOOK),
                 Some(_) => return Ok(record),
@@ -422,11 +470,11 @@ impl World {
     }
 
     /// Documents of one collection, one of which may break a rule.
-    fn documents_to_import(&mut self) -> (Name, Vec<Document>) {
+    fn documents_to_import(&mut self, kind: u8) -> (Name, Vec<Document>) {
         let number = self.shared.number();
         let document = crate::client::document;
         let random = &mut self.random;
-        match random.random_range(0..4) {
+        match kind {
             0 => {
                 let from = MASS + 20 * random.random_range(0..250);
                 let count = [5, 700, 3_000][random.random_range(0..3)];

@@ -22,6 +22,7 @@
 mod check;
 mod client;
 mod draft;
+mod effect;
 mod feed;
 mod history;
 mod http;

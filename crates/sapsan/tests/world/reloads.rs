@@ -55,6 +55,11 @@ impl Reloader<'_> {
 
     fn reload(&mut self) -> Result<(), String> {
         let new = self.settings.changed(&mut self.random);
+        self.reload_to(new)
+    }
+
+    /// Has the server read this file.
+    pub(crate) fn reload_to(&mut self, new: Settings) -> Result<(), String> {
         let keeps_an_index = self.settings.indexes_groups() && new.indexes_groups();
         self.history.begin(self.shared.tick(), self.settings, &new);
         *self.settings = new;
@@ -83,9 +88,10 @@ impl Reloader<'_> {
                 200 => break,
                 // Some rule is refused because of stored documents; the rest of the file is in force.
                 409 if reply.json()["refused"].is_array() => break,
-                // A statement that writes took too long.
+                // A statement that writes took too long: nothing is changed.
+                409 if !reply.json()["would_drop"].is_array() && !self.is_over() => std::thread::sleep(PAUSE),
                 503 if !self.is_over() => std::thread::sleep(PAUSE),
-                503 => return Ok(()),
+                409 | 503 if self.is_over() => return Ok(()),
                 _ => return Err(format!("a reload is answered {}: {}", reply.status, reply.text())),
             }
         }

@@ -221,6 +221,14 @@ impl Settings {
         }
     }
 
+    /// The same file with a rule, or without it.
+    pub(crate) fn with(&self, rule: Rule, is_there: bool) -> Settings {
+        let mut changed = self.clone();
+        changed.rules.retain(|other| *other != rule);
+        changed.rules.extend(is_there.then_some(rule));
+        changed
+    }
+
     pub(crate) fn has(&self, rule: Rule) -> bool {
         self.rules.contains(&rule)
     }
@@ -244,7 +252,7 @@ impl Settings {
     pub(crate) fn text(&self, backups: &str) -> String {
         let mut text = format!(
             "[server]\nmemory = \"{MEMORY}\"\nthreads = 2\nchanges_kept_bytes = \"{CHANGES_KEPT}\"\nbackups = \"{backups}\"\n\
-             query_seconds = 60\ndrain_seconds = 60\n\n"
+             query_seconds = 25\ndrain_seconds = 60\nscan_rows_max = 1000000000000\n\n"
         );
         for name in Name::ALL {
             let _ = writeln!(text, "[collections.{}]\n{}", name.text(), key(name));
@@ -317,7 +325,7 @@ pub(crate) fn sorted(mut rows: Vec<Value>) -> Vec<String> {
             row.retain(|_, value: &mut Value| !value.is_null());
         }
     });
-    let mut rows: Vec<String> = rows.iter().map(|row| Value::to_string(row)).collect();
+    let mut rows: Vec<String> = rows.iter().map(Value::to_string).collect();
     rows.sort();
     rows
 }
