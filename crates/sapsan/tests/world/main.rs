@@ -35,11 +35,12 @@ mod server;
 mod settings;
 
 use life::{Size, World};
+use replay::Counts;
 use std::time::{Duration, Instant};
 
-/// One world until `goes_on` says no after a round.
+/// One world until `goes_on` says no after a round; returns what was done.
 #[track_caller]
-fn check(seed: u64, size: Size, mut goes_on: impl FnMut(u32) -> bool) {
+fn check(seed: u64, size: Size, mut goes_on: impl FnMut(u32) -> bool) -> Counts {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let began = Instant::now();
     let mut world = World::new(folder.path(), seed, size);
@@ -54,8 +55,7 @@ fn check(seed: u64, size: Size, mut goes_on: impl FnMut(u32) -> bool) {
         drop(world);
         panic!("seed {seed}, folder {}: {error}", kept.display());
     }
-    let counts = &world.counts;
-    assert!(counts.transactions > 0 && counts.large > 0 && counts.reads > 0, "{counts:?}");
+    world.counts
 }
 
 fn number(variable: &str) -> Option<u64> {
@@ -64,7 +64,8 @@ fn number(variable: &str) -> Option<u64> {
 
 #[test]
 fn every_operation_of_a_short_life_has_its_place_in_one_serial_order() {
-    check(1, Size { writers: 3, readers: 1, operations: 150, reloads: 3 }, |rounds| rounds < 4);
+    let counts = check(1, Size { writers: 3, readers: 1, operations: 150, reloads: 3 }, |rounds| rounds < 4);
+    assert!(counts.transactions > 0 && counts.reads > 0, "{counts:?}");
 }
 
 #[test]
@@ -79,6 +80,7 @@ fn every_operation_of_a_long_life_has_its_place_in_one_serial_order() {
         if began.elapsed() >= limit {
             break;
         }
-        check(seed, size, |rounds| rounds < 40 && began.elapsed() < limit);
+        let counts = check(seed, size, |rounds| rounds < 40 && began.elapsed() < limit);
+        assert!(counts.transactions > 0 && counts.reads > 0 && counts.large > 0, "{counts:?}");
     }
 }
