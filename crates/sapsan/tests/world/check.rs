@@ -17,7 +17,7 @@ const SETTLE_LIMIT: Duration = Duration::from_secs(180);
 /// does much else takes longer.
 const HIDE_LIMIT: Duration = Duration::from_secs(40);
 /// Unique values that one query looks up.
-const VALUES: usize = 500;
+const VALUES: usize = 100;
 
 /// What the server says of the rules of its file.
 pub(crate) struct Rules {

@@ -300,7 +300,8 @@ impl<'w> Worker<'w> {
                 let slug = format!("s{}", self.random.random_range(0..30));
                 Operation::ReadSlug { tenant: self.random.random_range(0..4), slug }
             }
-            5 | 6 => Operation::ReadJoin { target: self.target(), group },
+            5 => Operation::ReadJoin { target: self.target(), group },
+            6 => Operation::CountJoin { target: self.target() },
             7 => Operation::ReadSum,
             8 => Operation::ReadCounts,
             9 => Operation::ReadFirst,
@@ -312,7 +313,9 @@ impl<'w> Worker<'w> {
     }
 
     fn large(&mut self) -> Operation {
-        match self.random.random_range(0..16) {
+        match self.random.random_range(0..18) {
+            16 => Operation::CountOthersIntoAll,
+            17 => Operation::DeleteUnreferenced(Name::Owners),
             14 | 15 => Operation::ItemsOfTargets(self.target()),
             0 | 1 => Operation::AddToAll,
             2 | 3 => Operation::CountIntoAll,
@@ -348,8 +351,7 @@ impl<'w> Worker<'w> {
             if count < 300 {
                 let made = |number: u64, index: i64| {
                     let key = Key::Number(MASS + index);
-                    let document = document(json!({ "id": key.json(), "n": 5, "op": number }));
-                    Operation::Insert(name, key, document)
+                    Operation::Insert(name, key.clone(), target(name, &key, number))
                 };
                 match name {
                     Name::Owners => self.sizes.owners += 1_500,
@@ -413,6 +415,15 @@ fn statuses(reply: &Reply, count: usize) -> Vec<Reply> {
         }
     }
     statuses
+}
+
+/// One of many documents that items refer to. Owners have long codes, so that a statement that deletes some hundreds is large.
+pub(crate) fn target(name: Name, key: &Key, number: u64) -> Document {
+    let mut target = json!({ "id": key.json(), "n": 5, "op": number });
+    if name == Name::Owners {
+        target["code"] = format!("t{:0>600}", key.number()).into();
+    }
+    document(target)
 }
 
 /// One of many items: its fields follow from its key.

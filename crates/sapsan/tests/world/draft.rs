@@ -81,18 +81,22 @@ impl<'m> Draft<'m> {
     /// Stores a document, whether or not there is one under its key.
     pub(crate) fn put(&mut self, name: Name, key: &Key, document: Document) -> Result<(), Broken> {
         let old = self.get(name, key);
-        let hides_a_target = old.is_none() && self.stored(name, key).is_some();
         // A reference that it had already was checked before. Its target may have expired since.
         let is_as_before = |field: &str| old.is_some_and(|old| old.get(field) == document.get(field));
         let refers_as_before = is_as_before(if name == Name::Carts { "session" } else { "owner" });
         let breaks = !self.conflicts(name, key, &document).is_empty()
-            || hides_a_target && self.is_referred(name, key)
+            || self.hides_a_target(name, key)
             || !refers_as_before && !self.has_targets(name, &document);
         if breaks {
             return Err(Broken);
         }
         self.set(name, key, Some(document));
         Ok(())
+    }
+
+    /// Whether a document of this key has expired, and stays because others refer to it.
+    pub(crate) fn hides_a_target(&self, name: Name, key: &Key) -> bool {
+        self.get(name, key).is_none() && self.stored(name, key).is_some() && self.is_referred(name, key)
     }
 
     /// Stores a document under a key that nothing has.

@@ -54,7 +54,7 @@ impl Operation {
                 Ok(Some(Answer::Status(200)))
             }
             O::Delete(name, key) => {
-                if draft.get(*name, key).is_none() {
+                if draft.get(*name, key).is_none() && !draft.hides_a_target(*name, key) {
                     return Ok(None);
                 }
                 draft.remove(*name, key)?;
@@ -155,6 +155,10 @@ impl Operation {
                 let count = model.count(Name::Items);
                 update_items(model, draft, |_, item| Some(with(item, [("n", count.into()), ("op", op.into())])))
             }
+            O::CountOthersIntoAll => {
+                let count = model.count(Name::Others);
+                update_items(model, draft, |_, item| Some(with(item, [("n", count.into()), ("op", op.into())])))
+            }
             O::CodeAll => update_items(model, draft, |key, item| {
                 Some(with(item, [("code", format!("x{op}-{key}").into()), ("op", op.into())]))
             }),
@@ -192,7 +196,7 @@ impl Operation {
                 Ok(Some(Answer::Changed(draft.changes.len(), None)))
             }
             O::ItemsOfTargets(from) => {
-                for (key, target) in model.all(*from).filter(|(key, _)| key.number() >= MASS) {
+                for (key, target) in model.all(*from) {
                     let (id, code) = (key.number() + copied_by(op), format!("c{}", key.number() - MASS));
                     let pad = format!("{:0>600}", key.number());
                     let item = json!({
@@ -231,6 +235,11 @@ impl Operation {
                 };
                 let rows = model.group(*group).filter(|(_, item)| has_target(item));
                 Answer::Body(rows.map(|(key, _)| json!({ "id": key.json() })).collect())
+            }
+            O::CountJoin { target } => {
+                let owners = model.all(Name::Items).filter_map(|(_, item)| number(item, "owner"));
+                let count = owners.filter(|owner| model.get(*target, &Key::Number(*owner)).is_some()).count();
+                Answer::Body(json!([{ "c": count }]))
             }
             O::ReadSum => Answer::Body(count_and_sum(model.count(Name::Items), model.sum())),
             O::ReadCounts => Answer::Body(json!([{ "a": model.count(Name::Items), "b": model.count(Name::Owners) }])),

@@ -2,7 +2,7 @@
 //! the feed, and the checks.
 
 use crate::check::{Check, Rules, settled};
-use crate::client::{Kind, Record, Shared, Sizes, Worker, document, mass_item, seconds};
+use crate::client::{Kind, Record, Shared, Sizes, Worker, document, mass_item, seconds, target};
 use crate::draft::{Conditions, Draft};
 use crate::feed;
 use crate::history::History;
@@ -138,10 +138,9 @@ impl World {
         self.write_config();
         for name in [Name::Owners, Name::Others, Name::Items] {
             let number = self.shared.number();
-            let target = |index| json!({ "id": MASS + index, "n": 5, "op": number });
             let documents = match name {
                 Name::Items => (0..3_000).map(|index| mass_item(&Key::Number(MASS + index), number)).collect(),
-                _ => (0..1_500).map(target).map(document).collect(),
+                _ => (0..1_500).map(|index| target(name, &Key::Number(MASS + index), number)).collect(),
             };
             self.import(name, documents)?;
         }
@@ -153,6 +152,9 @@ impl World {
     /// One round of all clients, and what comes after it.
     pub(crate) fn round(&mut self) -> Result<(), String> {
         self.totals.rounds += 1;
+        if self.random.random_range(0..2) == 0 {
+            self.copy_targets()?;
+        }
         let is_killed = self.random.random_range(0..3) == 0;
         let (records, mut backups) = self.clients(is_killed)?;
         if is_killed {
@@ -169,6 +171,14 @@ impl World {
             4 => self.expiry_beside_a_long_statement(),
             _ => Ok(()),
         }
+    }
+
+    /// Others get all that owners have, and owners what others have: then a reference to one of them may replace the other.
+    fn copy_targets(&mut self) -> Result<(), String> {
+        let pairs = [(Name::Owners, Name::Others), (Name::Others, Name::Owners)];
+        let copies = pairs.map(|(from, to)| self.alone(Operation::CopyTargets { from, to }, self.address()));
+        let records = copies.into_iter().collect::<Result<Vec<Record>, String>>()?;
+        self.catch_up(records, &mut [])
     }
 
     /// Documents begin to expire while a statement runs for so long that the server has to try again until queries know it.
@@ -432,7 +442,7 @@ impl World {
     /// A clean stop, a verification, and imports while nothing is served.
     fn stop_and_import(&mut self) -> Result<(), String> {
         // An import into an empty collection is another thing than one into a collection with documents.
-        let emptied = [Name::Carts, Name::Carts, Name::Items, Name::Logs][self.random.random_range(0..4)];
+        let emptied = [Name::Carts, Name::Carts, Name::Carts, Name::Items][self.random.random_range(0..4)];
         let record = self.alone(Operation::Empty(emptied), self.address())?;
         self.catch_up(vec![record], &mut [])?;
         // What expires after this stays in the feed.
@@ -489,18 +499,14 @@ impl World {
             }
             2 => {
                 let (from, session) = (1_000 + 100 * random.random_range(0..1_000), random.random_range(0..10));
-                let session = match random.random_range(0..2) {
-                    0 => format!("s{session}"),
-                    _ => format!("i{}-{session}", self.expired_sessions),
-                };
+                let session = format!("i{}-{session}", self.expired_sessions);
                 let cart = |index| json!({ "id": from + index, "session": session, "op": number });
                 (Name::Carts, (0..10).map(cart).map(document).collect())
             }
             _ => {
                 let from = MASS + random.random_range(0..2_000);
-                let owner = |index| json!({ "id": from + index, "n": 5, "op": number });
                 let name = [Name::Owners, Name::Others][random.random_range(0..2)];
-                (name, (0..600).map(owner).map(document).collect())
+                (name, (0..600).map(|index| target(name, &Key::Number(from + index), number)).collect())
             }
         }
     }

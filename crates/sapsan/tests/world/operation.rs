@@ -56,6 +56,8 @@ pub(crate) enum Operation {
     },
     AddToAll,
     CountIntoAll,
+    /// All items get the number of documents of another collection.
+    CountOthersIntoAll,
     CodeAll,
     DeleteMass {
         divisor: i64,
@@ -88,6 +90,9 @@ pub(crate) enum Operation {
     ReadJoin {
         target: Name,
         group: i64,
+    },
+    CountJoin {
+        target: Name,
     },
     ReadSum,
     ReadCounts,
@@ -190,6 +195,7 @@ impl Operation {
                 | O::ReadCode { .. }
                 | O::ReadSlug { .. }
                 | O::ReadJoin { .. }
+                | O::CountJoin { .. }
                 | O::ReadSum
                 | O::ReadCounts
                 | O::ReadFirst
@@ -330,6 +336,9 @@ impl Operation {
             ),
             O::AddToAll => sql("UPDATE items SET n = n + 1, op = :op", json!({ "op": op })),
             O::CountIntoAll => sql("UPDATE items SET n = (SELECT COUNT(*) FROM items), op = :op", json!({ "op": op })),
+            O::CountOthersIntoAll => {
+                sql("UPDATE items SET n = (SELECT COUNT(*) FROM others), op = :op", json!({ "op": op }))
+            }
             O::CodeAll => sql("UPDATE items SET code = 'x' || :op || '-' || id, op = :op", json!({ "op": op })),
             O::DeleteMass { divisor, rest } => sql(
                 "DELETE FROM items WHERE id >= :mass AND id % :divisor = :rest",
@@ -364,7 +373,7 @@ impl Operation {
             O::ItemsOfTargets(from) => sql(
                 &format!(
                     "INSERT OR IGNORE INTO items (id, code, grp, n, pad, op) SELECT id + :offset, 'c' || (id - :mass), \
-                     id % :groups, n, printf('%0600d', id), :op FROM {} WHERE id >= :mass",
+                     id % :groups, n, printf('%0600d', id), :op FROM {}",
                     from.text()
                 ),
                 json!({ "offset": copied_by(op), "mass": MASS, "groups": GROUPS, "op": op }),
@@ -401,6 +410,10 @@ impl Operation {
                     ),
                     json!({ "grp": group }),
                 )
+            }
+            O::CountJoin { target } => {
+                let target = target.text();
+                sql(&format!("SELECT COUNT(*) AS c FROM items JOIN {target} ON {target}.id = items.owner"), json!({}))
             }
             O::ReadSum => sql("SELECT COUNT(*) AS c, SUM(n) AS s FROM items", json!({})),
             O::ReadCounts => {
