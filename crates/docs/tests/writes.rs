@@ -234,6 +234,13 @@ indexes = [["author", "id"]]
         service.refused(r#"insert author {"id":2,"code":7}"#),
         r#"409 another document of author has this "code""#
     );
+    // A real would round these: to the key beside, and to 1.
+    for id in ["9007199254740993.0", "100000000000000001e0", "1.00000000000000000001"] {
+        let why = format!("{id} is no key of type i64 (\"id\")");
+        assert_eq!(service.refused(&format!(r#"insert author {{"id":{id},"code":9}}"#)), format!("400 /id {why}"));
+    }
+    service.run(r#"insert author {"id":1e17,"code":9}"#).unwrap();
+    service.run("delete author/100000000000000000").unwrap();
     for (id, author) in ["1", "1.0", "1e0", "10e-1", "250.0"].into_iter().enumerate() {
         service.run(&format!(r#"insert book {{"id":{id}.0,"author":{author}}}"#)).unwrap();
         assert_eq!(service.get(&format!("book/{id}")).unwrap().1, format!(r#"{{"id":{id}.0,"author":{author}}}"#));
@@ -243,6 +250,7 @@ indexes = [["author", "id"]]
         ("\"1\"", "\"1\" is no key of author (type i64)"),
         ("1.5", "1.5 is no key of author (type i64)"),
         ("9223372036854775808", "9223372036854775808 is no key of author (type i64)"),
+        ("9007199254740993.0", "9007199254740993.0 is no key of author (type i64)"),
         ("2.0", "there is no 2.0 in author"),
         ("3", "there is no 3 in author"),
     ] {

@@ -12,7 +12,7 @@ use serde_json::{Map, Value as Json};
 
 use super::Misfit;
 use super::meter::{self, Limits, Stop};
-use super::plain::shown;
+use super::plain::{shown, spelling};
 use super::stored::{Stored, StoredNode};
 use super::unfolding::{self, Unfolding};
 
@@ -187,7 +187,12 @@ impl<'i> Keyword<'i, Stored> for StrictType {
             other => other.to_value().to_string(),
         };
         let shown = if shown.len() > MESSAGE_BYTES_MAX { "value" } else { &shown };
-        Err(ValidationError::custom(format!("{shown} is not of type {types}")))
+        let is_integer = self.types.iter().any(|name| name == "integer");
+        let hint = match instance {
+            StoredNode::Value(value) if is_integer && instance.is_number() => spelling(value),
+            _ => String::new(),
+        };
+        Err(ValidationError::custom(format!("{shown} is not of type {types}{hint}")))
     }
 
     fn is_valid(&self, instance: StoredNode<'i>) -> bool {

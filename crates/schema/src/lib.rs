@@ -9,11 +9,13 @@
 //! crate ([`full`]), which reads the stored document too, within limits of steps, memory and stack. For a plain schema both
 //! give the same result; a property test compares them.
 //!
-//! One rule is stricter than JSON Schema: an `integer` has digits only (`1.0` and `1e3` are no integers) and fits into 64 bits.
+//! One rule is stricter than JSON Schema: an `integer` has digits only (`1.0` and `1e3` are no integers) and fits into 64 bits. The
+//! misfit says how to write it.
 
 mod equality;
 mod format;
 mod full;
+mod integer;
 mod keywords;
 mod lint;
 mod looser;
@@ -25,6 +27,7 @@ mod stored;
 pub mod types;
 mod unfolding;
 
+pub use integer::exact_integer;
 pub use lint::LINTS_MAX;
 pub use meter::{CANCEL_CHECK_STEPS, CancelCheck, with_cancel_check, within};
 pub use plain::{pointer, shown};

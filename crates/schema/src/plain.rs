@@ -10,6 +10,7 @@ use binjson::JsonValue;
 use serde_json::{Map, Value as Json};
 
 use super::Misfit;
+use super::integer::exact_integer;
 use super::promise::Promise;
 use super::row::{NAMES_MAX, Names, Row};
 use super::types::{ANY, ARRAY, BOOLEAN, INTEGER, NULL, OBJECT, REAL, STRING, type_names, types};
@@ -216,7 +217,8 @@ impl Rule {
         if self.length_max < usize::MAX {
             wanted.push(format!("at most {} characters", self.length_max));
         }
-        Misfit { why: format!("{} does not fit \"{name}\": {}", shown(value), wanted.join(", ")), pointer }
+        let hint = if self.types & (INTEGER | REAL) == INTEGER { spelling(value) } else { String::new() };
+        Misfit { why: format!("{} does not fit \"{name}\": {}{hint}", shown(value), wanted.join(", ")), pointer }
     }
 }
 
@@ -342,6 +344,12 @@ pub fn shown(value: JsonValue<'_>) -> String {
         Some((end, _)) => format!("{}…", &text[..end]),
         None => text.into_owned(),
     }
+}
+
+/// For a message about a number that is no `integer`, because it is not written in digits: the digits.
+pub(super) fn spelling(value: JsonValue<'_>) -> String {
+    let integer = if value.as_i64().is_none() { exact_integer(value.raw()) } else { None };
+    integer.map_or_else(String::new, |integer| format!("; write {integer}"))
 }
 
 /// The JSON pointer of a top-level field (RFC 6901).

@@ -47,7 +47,10 @@ fn a_misfit_names_the_field_and_what_is_allowed() {
         Err(r#"/name: null does not fit "name": string, at least 1 characters, at most 3 characters"#),
     );
     check(r#"{"id":-1,"name":"a"}"#, Err(r#"/id: -1 does not fit "id": integer, at least 0, at most 4294967295"#));
-    check(r#"{"id":1.0,"name":"a"}"#, Err(r#"/id: 1.0 does not fit "id": integer, at least 0, at most 4294967295"#));
+    check(
+        r#"{"id":1.0,"name":"a"}"#,
+        Err(r#"/id: 1.0 does not fit "id": integer, at least 0, at most 4294967295; write 1"#),
+    );
     check(r#"{"id":1,"name":"a","x/y":1}"#, Err(r#"/x~1y: the field "x/y" is not allowed"#));
     check(r#"{"id":1,"name":"a","other":1}"#, Err(r#"/other: the field "other" is not allowed"#));
     check(r#"{"id":1,"name":"a","sex":"x"}"#, Err(r#"/sex: "x" does not fit "sex": one of "m", "f", 1, null, true"#));
@@ -63,6 +66,24 @@ fn integers_are_digits_within_64_bits_for_both_checkers() {
                 "{id} {}",
                 schema.is_plain()
             );
+        }
+    }
+}
+
+#[test]
+fn who_writes_an_integer_in_another_way_is_told_the_digits() {
+    let text = r#"{"properties":{"n":{"type":["integer","null"]},"m":{"type":"number","maximum":1}}}"#;
+    for schema in [Schema::compile(text).unwrap(), Schema::compile_full(text).unwrap()] {
+        for (document, ending) in [
+            (r#"{"n":5.0}"#, Some("; write 5")),
+            (r#"{"n":-1e2}"#, Some("; write -100")),
+            (r#"{"n":5.5}"#, None),
+            (r#"{"n":1e300}"#, None),
+            (r#"{"n":"5"}"#, None),
+            (r#"{"m":5.0}"#, None),
+        ] {
+            let why = fits(&schema, document).unwrap_err();
+            assert_eq!(why.find("; write").map(|at| &why[at..]), ending, "{document}: {why}");
         }
     }
 }

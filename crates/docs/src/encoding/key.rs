@@ -4,7 +4,8 @@
 //!   [`KEY_BYTES_MAX`] of them. So the tree's order is the keys' order.
 //! - In a path a key has only one spelling: a number has no leading zeros and no `+`, and must be in the type's range. Any other
 //!   spelling is no key.
-//! - In a document or a query a key is compared as queries compare values: 5, 5.0 and 5e0 are the key 5. A boolean is not a key.
+//! - In a document or a query a key is compared as queries compare values: 5, 5.0 and 5e0 are the key 5. A boolean is not a key, and
+//!   in a document neither is a number that a real would round, such as 9007199254740993.0.
 
 use std::fmt;
 

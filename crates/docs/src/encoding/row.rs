@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 
 use binjson::{JsonKind, JsonValue};
+use schema::exact_integer;
 pub use schema::{FieldNumbers, NAMES_MAX, Names, Row};
 
 use super::key::{KeyType, whole};
@@ -77,7 +78,11 @@ pub(crate) fn key_value(kind: KeyType, value: JsonValue<'_>) -> Option<Plain<'_>
     match plain(Some(value)) {
         Plain::Integer(0) if has_sign => None,
         Plain::Real(0.0) if has_sign => None,
-        Plain::Real(real) => kind.of_scalar(Scalar::Integer(whole(real)?)).and(whole(real)).map(Plain::Integer),
+        // The index entry of a reference has the real.
+        Plain::Real(real) => {
+            let integer = whole(real).filter(|integer| exact_integer(value.raw()) == Some(*integer))?;
+            kind.of_scalar(Scalar::Integer(integer)).is_some().then_some(Plain::Integer(integer))
+        }
         found => kind.of_scalar(found.scalar()).is_some().then_some(found),
     }
 }

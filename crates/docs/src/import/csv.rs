@@ -16,6 +16,7 @@
 //! If a field may be a text or another type, a quoted cell is a text. Any other cell is an error.
 
 use csv_core::{ReadFieldResult, Reader, ReaderBuilder, Terminator};
+use schema::exact_integer;
 use schema::pointer;
 use schema::types::{self, ANY, ARRAY, BOOLEAN, INTEGER, NULL, OBJECT, REAL, STRING};
 use serde::de::IgnoredAny;
@@ -376,6 +377,14 @@ fn append_other(types: u8, text: &str, out: &mut Vec<u8>) -> bool {
         out.extend_from_slice(text.as_bytes());
         return true;
     }
+    // Other tools write the integers of a column with gaps as 5.0.
+    if types & (INTEGER | REAL | STRING) == INTEGER
+        && is_json(text)
+        && let Some(integer) = exact_integer(text.as_bytes())
+    {
+        out.extend_from_slice(integer.to_string().as_bytes());
+        return true;
+    }
     for value in ["true", "false"] {
         if types & BOOLEAN != 0 && text.eq_ignore_ascii_case(value) {
             out.extend_from_slice(value.as_bytes());
@@ -489,6 +498,9 @@ mod tests {
         is(STRING, "\"\"", "\"\"");
         is(INTEGER, "-12", "-12");
         is(INTEGER, "\"12\"", "12");
+        is(INTEGER, "5.0", "5");
+        is(INTEGER | NULL, "-1e2", "-100");
+        is(INTEGER | STRING, "5.0", "\"5.0\"");
         is(INTEGER | REAL, "1.50e3", "1.50e3");
         is(INTEGER | REAL, "18446744073709551617", "18446744073709551617");
         is(BOOLEAN, "TRUE", "true");
@@ -502,6 +514,9 @@ mod tests {
         assert_eq!(value(INTEGER, "\"\""), Ok(None));
         for (types, cell) in [
             (INTEGER, "1.5"),
+            (INTEGER, "1e300"),
+            (INTEGER, "[5]"),
+            (INTEGER, "true"),
             (INTEGER, "01"),
             (INTEGER, "-"),
             (INTEGER, "+1"),
