@@ -60,11 +60,10 @@ impl Reloads {
 
     /// The same with only a log line as answer. A signal carries no permission, so nothing may be dropped.
     pub(crate) fn ask_by_signal(&self) {
-        // If the queue is full, the file will be read after this moment anyway.
-        let _ = self
-            .tasks
-            .get()
-            .map(|tasks| tasks.try_send(ReloadTask::Reload { late: None, permit: Permit::default(), may_drop: false }));
+        if let Some(tasks) = self.tasks.get() {
+            // If the queue is full, the file will be read after this moment anyway.
+            let _ = tasks.try_send(ReloadTask::Reload { late: None, permit: Permit::default(), may_drop: false });
+        }
     }
 
     /// Completed and refused reloads.
