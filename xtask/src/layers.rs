@@ -103,7 +103,7 @@ mod synchronisation {
     use std::path::Path;
 
     /// The module that everything else takes it from: the scheduler under test takes its place.
-    const MODULE: &str = "crates/store/src/base/sync/";
+    const MODULE: &str = "crates/store/src/base/sync.rs";
     /// Files that take it from the standard library all the same, each with its reason.
     const EXCEPTIONS: [(&str, &str); 2] = [
         ("crates/store/src/disk/lost.rs", "a signal handler uses it, where no other thread may run first"),
@@ -126,8 +126,15 @@ mod synchronisation {
     fn is_past_module(line: &str) -> bool {
         let code = line.trim_start();
         let references = ["use std::sync::Arc;", "use std::sync::Weak;", "use std::sync::{Arc, Weak};"];
-        let foreign =
-            ["std::sync::", "std::thread", "std::hint::spin_loop", "loom::", "shuttle::", "hashbrown::DefaultHash"];
+        let foreign = [
+            "std::sync::",
+            "std::thread",
+            "std::hint::spin_loop",
+            "loom::",
+            "shuttle::",
+            "schedules::",
+            "hashbrown::DefaultHash",
+        ];
         let takes_clock = code.contains("std::time::") && code.contains("Instant");
         let takes_local = code.starts_with("thread_local!") && code.contains("std::");
         !code.starts_with("//")

@@ -16,7 +16,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use store::schedules::Explored;
+use schedules::Explored;
 
 /// The default of `--count`.
 const LIVES: u64 = 100_000;

@@ -29,8 +29,6 @@ pub use base::error::StoreError;
 pub use base::key::{Direction, Entry, KeyRange, TREE_NAME_BYTES_MAX, TreeId, Version, Visit};
 pub use base::limits::RANGES_MAX;
 pub use base::readers;
-#[cfg(feature = "schedules")]
-pub use base::sync::schedules;
 pub use engine::feed::reader::{Change, ChangeReader, Changeset};
 pub use engine::load::bulk::{BulkEntries, BulkTree};
 pub use engine::load::large::LargeTx;

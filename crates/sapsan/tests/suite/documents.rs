@@ -55,9 +55,10 @@ const PAGES: [(&str, &str, Against, usize); 21] = [
 ];
 
 /// The beginnings of commands that are not run, and why.
-const NOT_RUN: [(&str, &str); 7] = [
+const NOT_RUN: [(&str, &str); 8] = [
     ("cargo run --release -- demo", "makes a release build; `sapsan demo` is run"),
     ("cargo xtask", "runs this test, or measures for minutes"),
+    ("cargo run --release -p loadtest --example against_itself", "measures for minutes"),
     ("cargo build", "this test has its binary"),
     ("sapsan generate stackoverflow-users --docs 5900000", "makes 5 GB"),
     ("sapsan loadtest", "loads for a minute: crates/loadtest/tests/command.rs runs it"),

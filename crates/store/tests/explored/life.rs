@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
-use store::schedules::{mpsc, thread};
+use schedules::{mpsc, thread};
 use store::{Abort, Commit, Durability, RetriableTransaction, Store, StoreError, StoreOptions, Submit, Tx};
 
 use super::ledger::{Ledger, Must, Outcome, outcome_of};

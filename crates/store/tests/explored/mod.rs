@@ -13,7 +13,7 @@ pub(crate) mod state;
 use std::ops::Range;
 use std::sync::Once;
 
-use store::schedules::{Explored, FailedSchedule, explore};
+use schedules::{Explored, FailedSchedule, explore};
 
 /// Lives the lives of these seeds, until one fails.
 pub(crate) fn run(seeds: Range<u64>) -> (Explored, Result<(), FailedSchedule>) {

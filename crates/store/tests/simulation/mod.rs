@@ -21,7 +21,7 @@ pub(crate) mod sweep;
 /// The threads and the clock of the engine: with the feature `schedules` those of the scheduler under test.
 pub(crate) mod beside_engine {
     #[cfg(feature = "schedules")]
-    pub(crate) use store::schedules::{Instant, point, thread};
+    pub(crate) use schedules::{Instant, point, thread};
     #[cfg(not(feature = "schedules"))]
     pub(crate) use {std::thread, std::time::Instant};
 

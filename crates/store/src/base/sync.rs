@@ -1,14 +1,11 @@
 //! All synchronisation of the engine: locks, conditions, atomics, channels, threads, and the clock by which they wait.
 //!
-//! In the product it is the standard library. With the feature `schedules` it is a scheduler under test ([`schedules`]): of all
+//! In the product it is the standard library. With the feature `schedules` it is the scheduler of the crate `schedules`: of all
 //! threads one runs at a time, and a seed decides which, and whether a timed wait ends before it is woken. So a whole engine can
 //! be run through many interleavings, and each can be repeated.
 //!
 //! No other module takes these from `std`: only `Arc` and `Weak`, which no thread waits for. The exceptions, with their reasons,
 //! are a list in `xtask/src/layers.rs`.
-
-#[cfg(feature = "schedules")]
-pub mod schedules;
 
 #[cfg(feature = "schedules")]
 pub(crate) use schedules::{

@@ -1,4 +1,4 @@
-//! The scheduler under test: [`shuttle`], with timed waits, a virtual clock and schedules that follow from a seed.
+//! A scheduler for tests of threads: [`shuttle`], with timed waits, a virtual clock and schedules that follow from a seed.
 //!
 //! `shuttle` runs the threads of one execution as coroutines of one thread. Before each operation that other threads can see, a
 //! scheduler chooses which thread goes on. Added here:
@@ -8,7 +8,7 @@
 //!   The clock is then set to the end of that wait, or beyond it. So every order of limits and wake-ups occurs, and no thread polls
 //!   in vain.
 //! - **Atomics** are those of the standard library with a choice before each access. `shuttle`'s have another layout, and the
-//!   memtable lies in memory that is cast to atomics. As in `shuttle` they are sequentially consistent: what weak memory allows is
+//!   store's memtable lies in memory that is cast to atomics. As in `shuttle` they are sequentially consistent: what weak memory allows is
 //!   for the models of `loom`.
 //! - **Schedules**: see [`explore`].
 //!
@@ -25,10 +25,10 @@ use std::time::Duration;
 use shuttle::scheduler::{Schedule, Scheduler, Task, TaskId};
 
 pub use shuttle::sync::{RwLock, mpsc};
-pub(crate) use shuttle::thread_local;
+pub use shuttle::thread_local;
 
 /// Hashes are the same in every process, so that an execution can be repeated.
-pub(crate) type DefaultHashBuilder = std::hash::BuildHasherDefault<std::hash::DefaultHasher>;
+pub type DefaultHashBuilder = std::hash::BuildHasherDefault<std::hash::DefaultHasher>;
 
 /// Choices after which an execution counts as hanging: about a hundred times the usual number.
 const CHOICES_MAX: usize = 200_000;
@@ -404,7 +404,7 @@ pub mod thread {
 }
 
 /// A round of a loop that waits for another thread.
-pub(crate) fn spin_loop() {
+pub fn spin_loop() {
     thread::yield_now();
 }
 
