@@ -6,20 +6,13 @@
 //! wrong. The load must be one that both turns can have at the same speed: a server that fills a cache during the first turn
 //! is not the same server in the second.
 
-use loadtest::engine::{Load, LoadSettings, Stop, Watchers, run};
-use loadtest::profile::Profile;
+mod open_load;
+
+use loadtest::engine::{LoadSettings, Stop, Watchers, run};
 use loadtest::request::{Constant, RequestParts};
-use loadtest::statuses::StatusSet;
 use loadtest::target::TargetUrl;
 use loadtest::versus::{self, Turn};
 use loadtest::{Recording, Validity};
-use std::sync::Arc;
-use std::time::Duration;
-
-/// Largest number of connections, and connections made before the start.
-const CONNECTIONS_MAX: u32 = 1000;
-const CONNECTIONS_AT_START: u32 = 16;
-const TIMEOUT: Duration = Duration::from_secs(2);
 
 fn main() -> Result<(), String> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -30,7 +23,7 @@ fn main() -> Result<(), String> {
         );
     };
     let target = TargetUrl::parse(url).map_err(|error| error.to_string())?;
-    let settings = settings(&target, profile)?;
+    let settings = open_load::settings(&target, profile)?;
     let number = |text: &str| text.parse::<usize>().map_err(|_| format!("{text}: a number is expected"));
     let (comparisons, rounds) = (number(comparisons)?, number(rounds)?);
     let (mut differing, mut verdicts, mut figures, mut invalid) = (0, 0, 0, 0);
@@ -59,23 +52,6 @@ fn main() -> Result<(), String> {
         "{differing} of {comparisons} comparisons and {verdicts} of {figures} verdicts report a difference; {invalid} turns were invalid"
     );
     Ok(())
-}
-
-fn settings(target: &TargetUrl, profile: &str) -> Result<LoadSettings, String> {
-    let addresses = target.resolve().map_err(|error| error.to_string())?;
-    let profile = Arc::new(Profile::parse(profile).map_err(|error| error.to_string())?);
-    Ok(LoadSettings {
-        target: target.url.clone(),
-        address: *addresses.first().ok_or("the host has no address")?,
-        tls: None,
-        load: Load::Open { profile, connections_at_start: CONNECTIONS_AT_START },
-        connections: CONNECTIONS_MAX,
-        pipeline: 1,
-        new_connections: false,
-        timeout: TIMEOUT,
-        threads: 1,
-        expected: StatusSet::default(),
-    })
 }
 
 fn measure(settings: &LoadSettings, target: &TargetUrl) -> Result<Recording, String> {

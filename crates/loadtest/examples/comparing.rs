@@ -5,21 +5,15 @@
 //! meaningful only on a quiet machine. They show whether the comparing thread disturbs the generator's loops, not how fast the
 //! server is.
 
+mod open_load;
+
 use loadtest::ammo::{Ammo, AmmoOptions, Defaults};
 use loadtest::answers::Comparison;
-use loadtest::engine::{Load, LoadSettings, Stop, Watchers, run};
-use loadtest::profile::Profile;
-use loadtest::statuses::StatusSet;
+use loadtest::engine::{LoadSettings, Stop, Watchers, run};
 use loadtest::target::TargetUrl;
 use loadtest::{Percentiles, Recording};
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
-
-/// Largest number of connections, and connections made before the start.
-const CONNECTIONS_MAX: u32 = 1000;
-const CONNECTIONS_AT_START: u32 = 16;
-const TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Sending error p50 and p99, latency p50 and p99, nanoseconds.
 type Figures = [u64; 4];
@@ -30,7 +24,8 @@ fn main() -> Result<(), String> {
         return Err("comparing URL PROFILE AMMO ANSWERS TURNS".to_owned());
     };
     let turns: usize = turns.parse().map_err(|_| "TURNS is a number".to_owned())?;
-    let settings = settings(url, profile)?;
+    let target = TargetUrl::parse(url).map_err(|error| error.to_string())?;
+    let settings = open_load::settings(&target, profile)?;
     let (mut without, mut with) = (Vec::new(), Vec::new());
     for turn in 0..turns * 2 {
         let answers = (turn % 2 == 1).then_some(Path::new(answers));
@@ -43,24 +38,6 @@ fn main() -> Result<(), String> {
         println!("{name:<18} without {:>9} ns, with {:>9} ns, ratio {ratio:.3}", without[index], with[index]);
     }
     Ok(())
-}
-
-fn settings(url: &str, profile: &str) -> Result<LoadSettings, String> {
-    let target = TargetUrl::parse(url).map_err(|error| error.to_string())?;
-    let addresses = target.resolve().map_err(|error| error.to_string())?;
-    let profile = Arc::new(Profile::parse(profile).map_err(|error| error.to_string())?);
-    Ok(LoadSettings {
-        target: target.url.clone(),
-        address: *addresses.first().ok_or("the host has no address")?,
-        tls: None,
-        load: Load::Open { profile, connections_at_start: CONNECTIONS_AT_START },
-        connections: CONNECTIONS_MAX,
-        pipeline: 1,
-        new_connections: false,
-        timeout: TIMEOUT,
-        threads: 1,
-        expected: StatusSet::default(),
-    })
 }
 
 fn measure(settings: &LoadSettings, ammo: &Path, answers: Option<&Path>) -> Result<Figures, String> {

@@ -8,16 +8,17 @@
 //! This module draws the schedule and computes the figures. The caller passes a closure that runs a turn and returns its
 //! [`Recording`]. Only figures are kept of a turn, plus the last recording of each side for the report page.
 
+mod json;
+
 use crate::figures::answered_per_second;
 use crate::grid::Grid;
-use crate::json::{Summary, rounded};
+use crate::json::rounded;
 use crate::printable::printable;
 use crate::quantity::{NONE, nanoseconds, per_second, rating, three_digits};
 use crate::recording::{Percentiles, Recording, Validity};
 use crate::significance::{ERROR_RATE, PAIRS_MIN, interval, probabilities};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
-use serde::Serialize;
 use std::hash::{BuildHasher, RandomState};
 
 /// Default number of rounds. Each round doubles the number of orders that the result is compared with: ten of them show a
@@ -407,25 +408,6 @@ impl SideBySide {
             (1.0 / ERROR_RATE).round()
         )
     }
-
-    /// The comparison as one JSON object on one line.
-    pub fn json(&self) -> String {
-        let figures = self.rows.iter().map(|row| (row.figure.key, ComparedJson::of(row)));
-        let turns = self.turns.as_ref();
-        let is_tested = turns.is_some_and(|turns| turns.rounds >= PAIRS_MIN);
-        let object = Object {
-            rounds: turns.map(|turns| turns.rounds),
-            order: turns.map(|turns| turns.order.as_str()),
-            invalid_turns: turns.map(|turns| turns.invalid_turns),
-            error_rate: ERROR_RATE,
-            differs: is_tested.then(|| self.rows.iter().any(ComparedFigure::differs)),
-            first: Summary::of(&self.first),
-            second: Summary::of(&self.second),
-            figures: figures.collect(),
-        };
-        // Numbers, texts and maps with text keys: all can be serialized.
-        serde_json::to_string(&object).expect("a comparison is JSON")
-    }
 }
 
 impl Figure {
@@ -441,49 +423,6 @@ impl ComparedFigure {
     fn found(&self) -> String {
         let sign = if self.figure.is_subtracted() { "" } else { " ×" };
         format!("{} {}{sign} ({})", self.figure.name, self.effect_text(), self.interval_text())
-    }
-}
-
-#[derive(Serialize)]
-struct Object<'a> {
-    rounds: Option<usize>,
-    order: Option<&'a str>,
-    invalid_turns: Option<usize>,
-    error_rate: f64,
-    differs: Option<bool>,
-    first: Summary<'a>,
-    second: Summary<'a>,
-    figures: std::collections::BTreeMap<&'static str, ComparedJson>,
-}
-
-#[derive(Serialize)]
-struct ComparedJson {
-    first: Option<f64>,
-    second: Option<f64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    ratio: Option<Option<f64>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    difference: Option<Option<f64>>,
-    low: Option<f64>,
-    high: Option<f64>,
-    p: Option<f64>,
-    verdict: Option<&'static str>,
-}
-
-impl ComparedJson {
-    fn of(row: &ComparedFigure) -> ComparedJson {
-        let [first, second] = [row.first, row.second].map(|value| row.figure.json(value));
-        let is_subtracted = row.figure.is_subtracted();
-        ComparedJson {
-            first,
-            second,
-            ratio: (!is_subtracted).then_some(row.effect),
-            difference: is_subtracted.then_some(row.effect),
-            low: row.interval.map(|(low, _)| low),
-            high: row.interval.map(|(_, high)| high),
-            p: row.probability,
-            verdict: row.probability.map(|_| row.verdict()),
-        }
     }
 }
 

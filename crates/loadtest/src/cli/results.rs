@@ -37,7 +37,7 @@ pub struct ResultArguments {
     /// Compare with a run that --record has kept
     #[arg(long, value_name = "FILE", conflicts_with = "vs")]
     pub compare: Option<PathBuf>,
-    /// A second server, put under the same load in turns with the first; tells whether the two differ
+    /// Compare with a second server: both get the same load in turns, and the result says whether they differ
     #[arg(long, value_name = "URL", conflicts_with = "metrics")]
     pub vs: Option<String>,
     /// Turns of each server; at least 6 are needed to see a difference

@@ -13,8 +13,8 @@
 //! the connection takes the first waiting request. A request that has waited for the timeout is dropped as unsent, because its
 //! reply could only be late.
 //!
-//! Closed model: each connection sends its next request after a reply, and is reopened after it has ended. In a scenario it is that
-//! of a user, who may think before.
+//! Closed model: each connection sends its next request after a reply, and is reopened after it has ended. In a scenario the
+//! connection belongs to a user, and the next request is sent after the user's think time.
 //!
 //! With a new connection for each request, a due request opens one, and takes it once it is established.
 
@@ -144,7 +144,8 @@ impl Generator {
     pub(super) fn new(
         terms: Terms,
         lp: Loop,
-        (feed, users): (Feed, Option<Users>),
+        feed: Feed,
+        users: Option<Users>,
         ledger: Ledger,
         observing: Option<Observing>,
     ) -> Self {
@@ -542,7 +543,7 @@ impl Generator {
         };
         let is_expected = match &mut self.users {
             None => is_expected,
-            Some(users) => users.replied(slot, (is_expected, reply.status), body, now_ns) && is_expected,
+            Some(users) => users.replied(slot, is_expected, reply.status, body, now_ns) && is_expected,
         };
         let judged = match (latency_ns > self.terms.timeout_ns, is_expected) {
             (true, _) => Judged::Late,

@@ -98,7 +98,7 @@ pub enum Load {
         /// Length of the load.
         duration: Duration,
     },
-    /// Closed as well, but each connection is a user who follows a scenario.
+    /// A closed load in which each connection is a user who follows a scenario.
     Users {
         /// Length of the load.
         duration: Duration,
@@ -279,7 +279,7 @@ fn start_loops(
             }
         };
         let (loop_index, timeout_ns) = (lp.index(), terms.timeout_ns);
-        let generator = Generator::new(terms, lp, (feed, users), ledger, observing);
+        let generator = Generator::new(terms, lp, feed, users, ledger, observing);
         let driver = Driver::new(generator, Arc::clone(&signals), load, to.clone(), (loop_index, timeout_ns));
         setup.add_state(Box::new(driver));
     });
@@ -341,7 +341,7 @@ impl Started {
         let unlogged = end.unlogged;
         let missing_values = end.passes.as_mut().map(|passes| std::mem::take(&mut passes.faults)).unwrap_or_default();
         let tags = self.tags.unwrap_or_default();
-        let recording = recording(settings, collector, (&found, &tags), end, (started, start_ns));
+        let recording = recording(settings, collector, &found, &tags, end, (started, start_ns));
         Ok(Finished { recording, failure, unlogged, log_failure: found.log_failure, missing_values })
     }
 }
@@ -386,7 +386,8 @@ impl RunEnd {
 fn recording(
     settings: &LoadSettings,
     collector: Collector,
-    (found, tags): (&Found, &TagNames),
+    found: &Found,
+    tags: &TagNames,
     mut end: RunEnd,
     (started, start_ns): (SystemTime, u64),
 ) -> Recording {

@@ -13,7 +13,7 @@ use std::sync::Arc;
 /// Number of kept texts on values that were not found.
 const FAULTS_KEPT_MAX: usize = 10;
 
-/// A user's number: that of the slot of its connection.
+/// The number of a user: the slot number of the user's connection.
 type SeatNo = u32;
 
 /// Counts of passes through a scenario.
@@ -34,7 +34,7 @@ impl Passes {
     }
 }
 
-/// See the module.
+/// The users of one loop, and the counts of their passes through the scenario.
 pub(super) struct Users {
     scenario: Arc<Scenario>,
     users: Vec<Seat>,
@@ -101,7 +101,8 @@ impl Users {
     pub(super) fn replied(
         &mut self,
         slot: SeatNo,
-        (is_right, status): (bool, u16),
+        is_right: bool,
+        status: u16,
         reply: Option<&Gathered>,
         now_ns: u64,
     ) -> bool {

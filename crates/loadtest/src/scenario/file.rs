@@ -100,7 +100,8 @@ fn shape(method: &str, path: &str) -> String {
     name
 }
 
-/// All header fields but the body's length: `Host`, those of the step, those of the command line that the step does not name.
+/// The header fields of a step's request, without Content-Length: `Host`, the step's own fields, and the fields of the command line
+/// that the step does not name.
 fn headers(
     own: BTreeMap<String, String>,
     is_json: bool,
@@ -127,7 +128,7 @@ fn is_framing(name: &str) -> bool {
     ["content-length", "transfer-encoding"].iter().any(|framing| name.eq_ignore_ascii_case(framing))
 }
 
-/// Encodes a request like those of the step, which finds what cannot be sent.
+/// Encodes a request of the step with example values. The error says what of the step cannot be sent.
 fn example(method: &str, path: &Text, headers: &[(String, Text)]) -> Result<PreparedRequest, String> {
     let headers = headers.iter().map(|(name, value)| (name.clone(), value.example())).collect();
     let draft = Draft { headers, ..Draft::of_url(method, &path.example()) };
@@ -141,7 +142,7 @@ fn example(method: &str, path: &Text, headers: &[(String, Text)]) -> Result<Prep
     Ok(request)
 }
 
-/// The values that a step takes, whose names join those of earlier steps.
+/// Parses the values that a step takes from its reply, and adds their names to `taken`, the names of earlier steps.
 fn takes(texts: BTreeMap<String, String>, taken: &mut Vec<String>) -> Result<Vec<(usize, Take)>, String> {
     let mut takes = Vec::new();
     for (name, text) in texts {
