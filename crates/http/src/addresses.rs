@@ -247,7 +247,8 @@ mod tests {
         let holder = addresses.admit(address(1)).unwrap();
         let mut waiting = [2, 3].map(|number| addresses.admit(address(number)).unwrap());
         assert_eq!([0, 1].map(|slot| waiting[slot as usize].take_place(lp, id(slot))), [false; 2]);
-        // The first is told of the place, and the second, which has just sent more of its request, takes it.
+        // The ledger wakes connection 0 for the freed place. Connection 1 has just received more of its request, asks first, and gets
+        // the place.
         drop(holder);
         assert!(waiting[1].take_place(lp, id(1)) && !waiting[0].take_place(lp, id(0)));
         let of = |open: &Open| open.waiting.iter().map(|(_, id)| id.slot).collect::<Vec<_>>();

@@ -74,7 +74,7 @@ pub(crate) fn announce(
                 Wish::Expire(field) => Rule::Expire { place: number(&field)?, field },
                 Wish::Reference { field, target, index } => {
                     let (info, own) = (&catalog.collections[target], &catalog.collections[place]);
-                    let reference = ReferencePlace::new((number(&field)?, index), info, readiness.clone());
+                    let reference = ReferencePlace::new(number(&field)?, index, info, readiness.clone());
                     collections[place].refers_to_expiring |= info.expire.is_some();
                     let referrer = Referrer::new(own, field, index, readiness.clone());
                     collections[target].referrers.push(referrer);

@@ -94,8 +94,8 @@ impl Collection {
         let mut references = Vec::new();
         for reference in &info.references {
             let target = &catalog.collections[reference.target];
-            let place = (number(&reference.field)?, reference.index);
-            references.push(ReferencePlace::new(place, target, Readiness::default()));
+            let field = number(&reference.field)?;
+            references.push(ReferencePlace::new(field, reference.index, target, Readiness::default()));
         }
         let expire = info.expire.as_ref().map(|expire| number(&expire.field)).transpose()?;
         let marks = info.expire.as_ref().is_some_and(|expire| expire.field == expire::LAST_WRITE);

@@ -52,7 +52,7 @@ pub(crate) struct Referrer {
 
 impl ReferencePlace {
     /// A reference of a field to this collection; the field and its index by their places.
-    pub(crate) fn new((field, index): (usize, usize), target: &CollectionInfo, readiness: Readiness) -> ReferencePlace {
+    pub(crate) fn new(field: usize, index: usize, target: &CollectionInfo, readiness: Readiness) -> ReferencePlace {
         ReferencePlace {
             field,
             index,

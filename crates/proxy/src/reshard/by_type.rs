@@ -21,8 +21,10 @@ type Texts = Vec<Vec<u8>>;
 /// Copies one key to a node whose clock is ahead of the source's by `clock_offset`; a key that is missing in the source is removed
 /// from the node.
 pub(super) fn copy(
-    (source, origin): (&mut Reader, &Origin),
-    (target, clock_offset): (&mut Server, i64),
+    source: &mut Reader,
+    origin: &Origin,
+    target: &mut Server,
+    clock_offset: i64,
     key: &[u8],
 ) -> Result<(), ReshardError> {
     for tries_left in (0..TRIES).rev() {

@@ -386,7 +386,7 @@ impl Reshard<'_> {
             run.copied_again += keys.len() as u64;
             let connections = run.connections.entry(database).or_insert_with(|| one.connections());
             one.with_writers(&origin, connections, |source, writers| {
-                one.copy_keys((source, &origin), keys, writers, &mut |_, _| Ok(()))
+                one.copy_keys(source, &origin, keys, writers, &mut |_, _| Ok(()))
             })?;
         }
         Ok(())

@@ -190,7 +190,7 @@ impl<'s> Reshard<'s> {
                     cursor = (next != 0).then_some(next);
                     let scanned = progress.scanned + keys.len() as u64;
                     keys.retain(|key| one.plan.has(key));
-                    one.copy_keys((source, origin), keys, writers, &mut |read, bytes| {
+                    one.copy_keys(source, origin, keys, writers, &mut |read, bytes| {
                         progress.read += read;
                         progress.scanned += read;
                         progress.bytes += bytes;
@@ -236,7 +236,8 @@ impl<'s> Reshard<'s> {
     /// Reads these keys and passes each to its node's writer, chunk by chunk. A missing key is removed from its node.
     fn copy_keys(
         &self,
-        (source, origin): (&mut Reader, &Origin),
+        source: &mut Reader,
+        origin: &Origin,
         keys: Vec<Vec<u8>>,
         writers: &Writers,
         on_progress: &mut dyn FnMut(u64, u64) -> Result<(), ReshardError>,
@@ -282,9 +283,9 @@ impl<'s> Reshard<'s> {
             let (mut senders, mut threads): (Vec<SyncSender<Vec<Change>>>, Vec<_>) = (Vec::new(), Vec::new());
             for (place, (target, reader)) in targets.iter_mut().enumerate() {
                 let (sender, receiver) = std::sync::mpsc::sync_channel(1);
-                let target = (target, origin.clock_offset(place));
+                let clock_offset = origin.clock_offset(place);
                 senders.push(sender);
-                threads.push(scope.spawn(move || writer::write(target, (reader, origin), receiver)));
+                threads.push(scope.spawn(move || writer::write(target, clock_offset, reader, origin, receiver)));
             }
             let read = work(source, &Writers::new(senders));
             // The writers end when their senders are dropped. A writer's error takes precedence: it is why passing changes on

@@ -32,13 +32,15 @@ impl Writers {
 
 /// Writes the received chunks to a node, until the last sender is dropped. The node's clock is ahead of the source's by `clock_offset`.
 pub(super) fn write(
-    (target, clock_offset): (&mut Server, i64),
-    (source, origin): (&mut Reader, &Origin),
+    target: &mut Server,
+    clock_offset: i64,
+    source: &mut Reader,
+    origin: &Origin,
     chunks: Receiver<Vec<Change>>,
 ) -> Result<(), ReshardError> {
     for chunk in chunks {
         for key in write_chunk(target, clock_offset, &chunk)? {
-            by_type::copy((source, origin), (target, clock_offset), key)?;
+            by_type::copy(source, origin, target, clock_offset, key)?;
         }
     }
     Ok(())

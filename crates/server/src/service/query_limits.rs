@@ -36,8 +36,8 @@ impl QueryLimits {
         }
     }
 
-    /// The same for a writing statement: the other half is for its transaction and the rows that it will write, each as large as a
-    /// transaction may be.
+    /// The limits of a writing statement: half of the memory is for its query. The other half is for its transaction and the rows that
+    /// it will write: each of these two may be as large as a transaction may be.
     pub(crate) fn of_change(self) -> QueryLimits {
         QueryLimits { bytes_max: self.bytes_max / 2, ..self }
     }

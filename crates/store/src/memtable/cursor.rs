@@ -27,7 +27,7 @@ pub struct RangeChange<'m> {
     pub version: Version,
 }
 
-/// See the module's text.
+/// A cursor over the changes of a range of one tree.
 pub(crate) struct RangeCursor<'m, 'r> {
     table: &'m Memtable,
     tree: &'m TreeEntry,

@@ -10,7 +10,7 @@ use crate::tree::format::page::PageNo;
 use crate::tree::format::root::Root;
 use crate::tree::state::shared::Shared;
 
-/// See the module's text. Before the first entry.
+/// A cursor that has read no entry yet, or stands at one.
 pub(in crate::tree) struct WholeTree<'v> {
     shared: &'v Shared,
     walk: Walk<'v>,
