@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use crate::hooked_disk::{HookedDisk, Hooks};
 use store::disk::{Disk, DiskFile, SystemDisk};
-use store::{CopyProgress, Direction, KeyRange, Store, StoreError, StoreOptions, TreeId, Tx};
+use store::{CopyProgress, Direction, KeyRange, Store, StoreError, StoreOptions, TreeId, Tx, Version};
 
 fn options() -> StoreOptions {
     let mut options = StoreOptions::default();
@@ -378,6 +378,38 @@ fn a_restored_store_is_the_one_that_was_backed_up() {
     assert!(last.is_verifying && last.bytes == last.bytes_total && last.bytes == done.bytes, "{last:?}");
     assert_eq!(done.version.0, store.stats().version);
     check_same(&store, &restored);
+}
+
+#[test]
+fn a_restored_store_gives_no_version_of_its_source_again() {
+    let (source, target) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let (store, trees) = filled(source.path());
+    let backup = target.path().join("backup");
+    store.backup(&backup, &mut go_on).unwrap();
+    // Changes that the backup lacks, and whose versions clients know.
+    (0..9).for_each(|number| put(&store, trees[0], number, b"lost"));
+    let mut last = store.stats().version;
+    for name in ["first", "second"] {
+        let to = target.path().join(name);
+        Store::restore(&backup, &to, &mut |_| ControlFlow::Continue(())).unwrap();
+        let restored = open(&to);
+        let since = |version| restored.changes_since(Version(version)).map(drop);
+        assert!(
+            matches!(since(last), Err(StoreError::Gone { .. })),
+            "a reader of the source's changes must begin anew"
+        );
+        let begins = restored.stats().version;
+        assert!(begins > last);
+        put(&restored, trees[0], 1, b"of the copy");
+        last = restored.stats().version;
+        assert_eq!(last, begins + 1);
+        since(begins).unwrap();
+        drop(restored);
+        // One of the two meta pages may be lost.
+        flip(&to.join("tree"), 90 + if name == "first" { 0 } else { 4096 });
+        let restored = open(&to);
+        assert_eq!((restored.stats().version, rows(&restored, trees[0])[1].1.as_slice()), (last, &b"of the copy"[..]));
+    }
 }
 
 #[test]

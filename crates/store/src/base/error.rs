@@ -133,7 +133,7 @@ impl fmt::Display for StoreError {
                 "files of the data folder were deleted or cut short while it was open ({files}): make a backup now, \
                  while the store is open and still has the data, and restore it"
             ),
-            StoreError::Locked => out.write_str("another process has this directory open"),
+            StoreError::Locked => out.write_str("another process has this directory open: stop it first"),
             StoreError::Format { found, supported } => {
                 write!(out, "files of format version {found}, this build reads version {supported}")
             }

@@ -3,6 +3,7 @@
 use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use super::examine::{Examination, look};
 use crate::base::error::StoreError;
@@ -11,9 +12,11 @@ use crate::base::limits::TREE_NAME;
 use crate::disk::{Access, Disk, DiskFile};
 use crate::engine::lifecycle::at_rest::{lock_source, refuse_unless_store};
 use crate::engine::lifecycle::folder::{self, FolderLock, PART_NAME, Unfinished, open_disk};
+use crate::engine::lifecycle::recovery::usable_metas;
+use crate::engine::options::StoreOptions;
 use crate::log;
 use crate::store::Store;
-use crate::tree::{Copied, given_up};
+use crate::tree::{Copied, TreeFile, given_up};
 
 /// Bytes copied at once, between two progress reports.
 const PIECE_BYTES: usize = 1 << 20;
@@ -61,6 +64,7 @@ fn restore(from: &dyn Disk, to: &dyn Disk, watch: &mut WatchRestore<'_>) -> Resu
     copying.progress.is_verifying = true;
     copying.report()?;
     let (version, entries) = check(to)?;
+    begin_history(to, version)?;
     Ok((Copied { version, entries, bytes }, unfinished.finish()?))
 }
 
@@ -119,6 +123,24 @@ impl Copying<'_, '_> {
             ControlFlow::Break(()) => Err(given_up()),
         }
     }
+}
+
+/// Clients know versions that the source gave after the backup, as positions in its changes and as ETags. The copy must not give them
+/// again to other changes: it goes on at the microseconds since 1970, which no store counts up to whose commits are fewer than a
+/// million a second. If its log holds changes, it is no backup but a store at rest, and keeps its versions.
+fn begin_history(disk: &dyn Disk, version: Version) -> Result<(), StoreError> {
+    let opening = TreeFile::open(disk, PART_NAME, StoreOptions::default().map_bytes)?;
+    let (index, _) = usable_metas(disk, &opening)?;
+    let file = opening.kept_small().choose(index)?;
+    let (in_tree, log_start) = (file.view().meta().version, file.view().meta().log_start);
+    if in_tree == version {
+        let now = SystemTime::UNIX_EPOCH.elapsed().map_or(0, |elapsed| elapsed.as_micros() as u64);
+        // Both meta pages: without the newer one, versions would be missing between the trees and the log.
+        for _ in 0..2 {
+            file.begin(Box::new(|_, _, _| Ok(())))?.finish(Version(now.max(version.0 + 1)), log_start)?;
+        }
+    }
+    Ok(())
 }
 
 /// Reads back a folder before it becomes a store. Returns the last version and the number of entries in the tree.

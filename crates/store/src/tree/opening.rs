@@ -115,7 +115,7 @@ impl Opening {
     }
 
     /// For a file that is written once, as a copy: it grows in small steps, so that it ends with few free pages.
-    pub(super) fn kept_small(mut self) -> Opening {
+    pub(crate) fn kept_small(mut self) -> Opening {
         self.opened.is_kept_small = true;
         self
     }
