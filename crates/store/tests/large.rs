@@ -550,6 +550,17 @@ fn what_it_folds_is_there_with_it() {
 }
 
 #[test]
+fn one_that_folds_what_no_transaction_may_fold_is_refused() {
+    let (store, _) = Store::open_on(Arc::new(MemoryDisk::new(64 << 20)), options()).unwrap();
+    store.set_fold(Arc::new(Sums));
+    let sums = store.tree("sums").unwrap();
+    let mut tx = store.large(1 << 20, &[]).unwrap();
+    tx.fold(sums, &[b'k'; 4096], &1i64.to_le_bytes());
+    let refused = tx.commit(sums);
+    assert!(matches!(refused, Err(StoreError::Limit { .. })), "{refused:?}");
+}
+
+#[test]
 fn a_scan_of_it_sees_its_own_changes_over_the_snapshot() {
     let (store, _) = Store::open_on(Arc::new(MemoryDisk::new(64 << 20)), options()).unwrap();
     let tree = store.tree("t").unwrap();

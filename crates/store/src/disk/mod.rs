@@ -171,35 +171,17 @@ pub trait DiskFile: Send + Sync {
     }
 
     /// Reads until `buffer` is full; `UnexpectedEof` if the file ends first.
-    fn read_exact_at(&self, mut buffer: &mut [u8], mut offset: u64) -> io::Result<()> {
-        while !buffer.is_empty() {
-            match self.read_at(buffer, offset) {
-                Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
-                Ok(count) => {
-                    buffer = buffer.get_mut(count..).unwrap_or_default();
-                    offset += count as u64;
-                }
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(error),
-            }
-        }
-        Ok(())
+    fn read_exact_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
+        in_full(buffer.len(), io::ErrorKind::UnexpectedEof, |done| {
+            self.read_at(buffer.get_mut(done..).unwrap_or_default(), offset + done as u64)
+        })
     }
 
     /// Writes all bytes, continuing after short writes and interrupts.
-    fn write_all_at(&self, mut bytes: &[u8], mut offset: u64) -> io::Result<()> {
-        while !bytes.is_empty() {
-            match self.write_at(bytes, offset) {
-                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
-                Ok(count) => {
-                    bytes = bytes.get(count..).unwrap_or_default();
-                    offset += count as u64;
-                }
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(error),
-            }
-        }
-        Ok(())
+    fn write_all_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
+        in_full(bytes.len(), io::ErrorKind::WriteZero, |done| {
+            self.write_at(bytes.get(done..).unwrap_or_default(), offset + done as u64)
+        })
     }
 
     /// Writes zeros. This is the only way to allocate space so that an overwrite needs no metadata: fallocate leaves
@@ -214,4 +196,18 @@ pub trait DiskFile: Send + Sync {
         }
         Ok(())
     }
+}
+
+/// Repeats a transfer, which gets the number of bytes done and returns how many it has moved, until all are.
+fn in_full(len: usize, none: io::ErrorKind, mut transfer: impl FnMut(usize) -> io::Result<usize>) -> io::Result<()> {
+    let mut done = 0;
+    while done < len {
+        match transfer(done) {
+            Ok(0) => return Err(none.into()),
+            Ok(count) => done += count,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
 }

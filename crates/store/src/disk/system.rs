@@ -134,10 +134,10 @@ impl Disk for SystemDisk {
             Err(error) if matches!(error.raw_os_error(), Some(libc::EOPNOTSUPP | libc::EISDIR | libc::ENOENT)) => {
                 return Ok(None);
             }
-            file => file?,
+            file => SystemFile { file: file? },
         };
-        fs::fallocate(&file, FallocateFlags::empty(), 0, bytes)?;
-        Ok(Some(ScratchFile { file, bytes: bytes as usize }))
+        file.allocate(0, bytes)?;
+        Ok(Some(ScratchFile { file: file.file, bytes: bytes as usize }))
     }
 
     fn free_bytes(&self) -> io::Result<Option<u64>> {

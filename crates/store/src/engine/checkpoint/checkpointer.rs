@@ -258,7 +258,8 @@ impl Engine {
         let is_short = self.log.is_full() && self.log.has_older_segments() || is_full && is_rested;
         let has_changes = !lock(&self.current).active.is_empty();
         let frees = is_full && !state.is_fresh() && self.is_worth_freeing();
-        (is_late || is_long || is_worth_it || is_short) && has_changes || frees
+        // Not without a rest: while a large transaction writes its pieces, no checkpoint shortens the log.
+        (is_late || is_long && is_rested || is_worth_it || is_short) && has_changes || frees
     }
 
     /// Freezes and merges; a memtable that is already frozen is merged first.

@@ -159,9 +159,11 @@ impl Engine {
     fn look_at_disk(&self) -> Result<(), StoreError> {
         let space = &self.disk_space;
         self.note_growth();
-        let needed = space.needed().all;
-        if space.is_ample(needed) {
-            self.tree.reserve(&FreePages::default, 0)?;
+        // None if the disk is ample: then nothing is reserved.
+        let scarce = || Some(space.needed()).filter(|needed| !space.is_ample(needed.all));
+        if scarce().is_none() {
+            // Asked again under the lock of the pages: a transaction may have reserved some meanwhile.
+            self.tree.reserve(&|| scarce().unwrap_or_default(), 0)?;
             space.set_full(false);
             return Ok(());
         }

@@ -195,13 +195,14 @@ impl LargeTx {
 
     /// Folds the operands that wait.
     fn fold_all(&mut self) {
+        if let Some(failure) = self.operands.take_failure() {
+            self.fail(failure);
+        }
         if !self.operands.has_folds() {
             return;
         }
         let mut folds = std::mem::take(&mut self.folds);
-        if let Some(failure) = self.operands.take_failure() {
-            self.fail(failure);
-        } else if let Err(failure) = folds.fold(self.fold.as_deref(), &*self, &self.operands) {
+        if let Err(failure) = folds.fold(self.fold.as_deref(), &*self, &self.operands) {
             self.fail(failure);
         }
         for put in folds.puts() {

@@ -172,6 +172,8 @@ impl<T> Queue<T> {
 mod tests {
     use super::*;
     use std::sync::Arc;
+    use std::sync::mpsc::{Receiver, channel};
+    use std::thread::JoinHandle;
 
     #[test]
     fn nothing_pushed_by_many_threads_is_lost_and_each_threads_order_is_kept() {
@@ -209,21 +211,26 @@ mod tests {
         assert!(queue.push(3).is_ok());
     }
 
+    /// A thread that takes all items whenever it has waited successfully, and sends them.
+    fn taker(
+        queue: &Arc<Queue<i32>>,
+        mut wait: impl FnMut(&Queue<i32>) -> bool + Send + 'static,
+    ) -> (Receiver<Vec<i32>>, JoinHandle<()>) {
+        let (queue, (sender, receiver)) = (Arc::clone(queue), channel());
+        let run = move || {
+            while wait(&queue) {
+                let mut taken = Vec::new();
+                queue.take_into(&mut taken);
+                sender.send(taken).unwrap();
+            }
+        };
+        (receiver, std::thread::spawn(run))
+    }
+
     #[test]
     fn who_gathers_sleeps_until_enough_wait_or_somebody_nudges() {
-        let queue = Arc::new(Queue::new(usize::MAX));
-        let (sender, receiver) = std::sync::mpsc::channel();
-        let taker = {
-            let queue = Arc::clone(&queue);
-            std::thread::spawn(move || {
-                for count in [3, 3, 3] {
-                    queue.wait_for_more(count);
-                    let mut taken = Vec::new();
-                    queue.take_into(&mut taken);
-                    sender.send(taken).unwrap();
-                }
-            })
-        };
+        let (queue, mut rounds) = (Arc::new(Queue::new(usize::MAX)), 0..3);
+        let (receiver, taker) = taker(&queue, move |queue| rounds.next().map(|_| queue.wait_for_more(3)).is_some());
         (0..3).for_each(|i| assert!(queue.push(i).is_ok()));
         assert_eq!(receiver.recv().unwrap(), [0, 1, 2]);
         assert!(queue.push(3).is_ok());
@@ -239,17 +246,7 @@ mod tests {
     #[test]
     fn a_quiet_push_leaves_an_idle_consumer_asleep_until_enough_wait_or_it_is_woken() {
         let queue = Arc::new(Queue::new(usize::MAX));
-        let (sender, receiver) = std::sync::mpsc::channel();
-        let taker = {
-            let queue = Arc::clone(&queue);
-            std::thread::spawn(move || {
-                while queue.wait() {
-                    let mut taken = Vec::new();
-                    queue.take_into(&mut taken);
-                    sender.send(taken).unwrap();
-                }
-            })
-        };
+        let (receiver, taker) = taker(&queue, Queue::wait);
         let sleeps = || {
             while queue.state().taker != Taker::Idle {
                 std::thread::yield_now();

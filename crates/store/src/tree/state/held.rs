@@ -106,6 +106,13 @@ mod model {
         (held, page, view)
     }
 
+    /// The same with the view in force, and the one that follows it.
+    fn published() -> (Held, Page, std::sync::Arc<Published<View>>, View) {
+        let (mut held, page, view) = views();
+        let next = View { page: Page::new(), _hold: held.hold(2, Vec::new()) };
+        (held, page, Published::new(view, 1), next)
+    }
+
     /// Like a checkpoint with a page that it freed. Returns whether it was free.
     fn write_if_free(held: &Held, page: &Page) -> bool {
         let is_free = held.oldest().is_none_or(|oldest| oldest > 1);
@@ -129,9 +136,7 @@ mod model {
     #[test]
     fn a_page_is_written_again_only_after_who_pinned_its_generation_is_done() {
         loom::model(|| {
-            let (mut held, page, view) = views();
-            let next = View { page: Page::new(), _hold: held.hold(2, Vec::new()) };
-            let published = Published::new(view, 1);
+            let (held, page, published, next) = published();
             let slot = published.register().expect("a free slot");
             let reading = spawn(move || slot.load().read());
             published.reserve().expect("room").replace(next);
@@ -144,9 +149,7 @@ mod model {
     #[test]
     fn what_another_thread_frees_is_seen_free_by_the_checkpoint() {
         loom::model(|| {
-            let (mut held, page, view) = views();
-            let next = View { page: Page::new(), _hold: held.hold(2, Vec::new()) };
-            let published = Published::new(view, 1);
+            let (held, page, published, next) = published();
             let slot = published.register().expect("a free slot");
             slot.load().read();
             published.reserve().expect("room").replace(next);
