@@ -32,7 +32,8 @@ use crate::opening::{
 use crate::views::{self, Builder};
 
 /// The failure reported for a view whose build was stopped by a failed reopening.
-const STOPPED: &str = "its build was stopped by a change of the configuration that failed; restart";
+const STOPPED: &str =
+    "its build was stopped by a change of the configuration that failed; it begins anew with the next reload";
 
 /// The error for a panic during a change.
 fn panicked(why: String) -> DatabaseOpenError {
@@ -110,8 +111,8 @@ impl DocumentDatabase {
         Ok((database, waited))
     }
 
-    /// Checks that the stored data permits this configuration.
-    fn check_reopen(&self, config: &Config) -> Result<(), DatabaseOpenError> {
+    /// Checks that the stored data permits this configuration; changes nothing.
+    pub fn check_reopen(&self, config: &Config) -> Result<(), DatabaseOpenError> {
         if self.is_superseded() {
             return Err(DatabaseOpenError::Mismatch("another configuration has taken over already".to_string()));
         }

@@ -122,23 +122,22 @@ impl NewToken {
 }
 
 impl Tokens {
-    /// Puts the tokens of a configuration in force. A token of the same secret stays the same grant, with its new rights; the grants
-    /// of others are revoked.
+    /// Puts the tokens of a configuration in force. A token of the same secret stays the same grant, with its new rights. The
+    /// grants of others are revoked, and stay while work holds them: if the configuration is refused after all, the work goes on.
     pub(crate) fn replace(&self, tokens: &[TokenConfig]) {
         let mut grants = self.0.write().unwrap_or_else(PoisonError::into_inner);
-        let before = std::mem::take(&mut *grants);
-        let is_kept = |grant: &&Arc<Grant>| tokens.iter().any(|token| token.sha256 == grant.sha256);
-        for grant in before.iter().filter(|grant| !is_kept(grant)) {
-            grant.set(|rights| rights.is_revoked = true);
-        }
-        let renewed = tokens.iter().map(|token| match before.iter().find(|known| known.sha256 == token.sha256) {
-            Some(known) => {
-                known.set(|rights| *rights = Rights { token: token.clone(), is_revoked: false });
-                Arc::clone(known)
-            }
-            None => Arc::new(Grant::new(token.clone())),
+        grants.retain(|grant| {
+            let named = tokens.iter().find(|token| token.sha256 == grant.sha256);
+            grant.set(|rights| match named {
+                Some(token) => *rights = Rights { token: token.clone(), is_revoked: false },
+                None => rights.is_revoked = true,
+            });
+            named.is_some() || Arc::strong_count(grant) > 1
         });
-        *grants = renewed.collect();
+        let is_new = |token: &&TokenConfig| grants.iter().all(|grant| grant.sha256 != token.sha256);
+        let new: Vec<Arc<Grant>> =
+            tokens.iter().filter(is_new).map(|token| Arc::new(Grant::new(token.clone()))).collect();
+        grants.extend(new);
     }
 
     /// The token that a request sends. `None`: it sends none, or one of another scheme.
@@ -274,6 +273,13 @@ mod tests {
         assert_eq!(told(), Err("the token `1` has ended: `until` of `[tokens.1]`".to_owned()));
         tokens.replace(&[]);
         assert_eq!(told(), Err("the token `1` is revoked: it is no longer in the file's `[tokens]`".to_owned()));
+        // As after a configuration that was refused late: the work goes on, and has the rights of the file.
+        tokens.replace(std::slice::from_ref(&first));
+        assert_eq!(told(), Ok(()));
+        tokens.replace(&[]);
+        drop(permit);
+        tokens.replace(&[]);
+        assert!(tokens.find(&first.sha256).is_none(), "nothing holds it");
         assert!(Permit::default().check().is_ok());
     }
 

@@ -58,7 +58,7 @@ struct Live {
 struct Seat {
     member: u64,
     changes: Changes,
-    /// Pieces that its consumer was given.
+    /// Pieces that were made for its consumer, empty ones as well.
     pieces: u32,
 }
 
@@ -243,7 +243,7 @@ impl Follower {
             }
         }
         piece.shrink();
-        *pieces += u32::from(!piece.is_empty());
+        *pieces += 1;
         let (is_empty, known) = (piece.is_empty(), read_up_to(changes).max(wanting.position));
         let goes_on = self.hub.give(wanting.member, piece, known, changes.memory_bytes());
         if !goes_on {

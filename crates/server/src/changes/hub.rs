@@ -194,6 +194,20 @@ impl Behind {
         let since = Instant::now();
         Behind { position, wants: true, piece: None, known: position, is_last: false, since, pulled: None, seat: None }
     }
+
+    /// Takes a piece, after which everything up to `known` was read. Whether the piece holds anything.
+    fn give(&mut self, piece: Chunk, known: FeedPosition, is_last: bool) -> bool {
+        (self.known, self.is_last) = (known, is_last);
+        let holds_events = !piece.is_empty();
+        if holds_events {
+            self.piece = Some(Arc::new(piece));
+            (self.wants, self.since, self.pulled) = (false, Instant::now(), None);
+        } else {
+            // Another reader, after the seat was withdrawn, begins here.
+            self.position = known;
+        }
+        holds_events
+    }
 }
 
 #[derive(Default)]
@@ -530,19 +544,14 @@ impl Hub {
         let State { window, members, .. } = &mut *state;
         let (Some(member), Some(window)) = (members.get_mut(&number), window) else { return false };
         let Some(behind) = &mut member.behind else { return false };
-        behind.known = known;
-        behind.is_last = known >= window.after();
-        let goes_on = !behind.is_last;
+        let goes_on = known < window.after();
         let held = piece.bytes() + if goes_on { reader_bytes } else { 0 };
         behind.seat.iter_mut().for_each(|seat| seat.taken.correct(held));
-        if piece.is_empty() {
+        if !behind.give(piece, known, !goes_on) {
             member.known = known;
-            if behind.is_last {
+            if !goes_on {
                 member.behind = None;
             }
-        } else {
-            behind.piece = Some(Arc::new(piece));
-            (behind.wants, behind.since, behind.pulled) = (false, Instant::now(), None);
         }
         let nudge = std::mem::take(&mut member.waits).then(|| member.nudge.clone());
         drop(state);
@@ -575,4 +584,17 @@ fn nudges(state: &mut State, whom: impl Fn(&Member) -> bool) -> Vec<Nudge> {
 pub(crate) fn refuse(late: LateReply, failure: &Failure) {
     let status = failure.kind.status();
     late.send(status, crate::failure::PROBLEM, crate::failure::problem(status, failure));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_read_for_a_consumer_without_an_event_is_not_read_again() {
+        let mut behind = Behind::at(FeedPosition::after(5));
+        assert!(!behind.give(Chunk::default(), FeedPosition::after(900), false));
+        assert!(behind.wants && behind.piece.is_none());
+        assert_eq!(behind.position, FeedPosition::after(900));
+    }
 }

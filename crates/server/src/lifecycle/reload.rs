@@ -226,9 +226,7 @@ impl Reloader {
             // The file's tokens were taken first.
             service.tokens.replace(&self.config.tokens);
             service.expiry.stop();
-            if let Err(error) = service.expiry.start(&service.database) {
-                tracing::error!(%error, "expired documents are not removed until a reload or the next start");
-            }
+            start_expiry(service);
             Err(Refused::Panicked(text))
         })
     }
@@ -248,11 +246,7 @@ impl Reloader {
         let certificate = config.server.tls.take();
         config.server = self.config.server.clone();
         config.docs.may_drop = may_drop;
-        let taken = self.take(config);
-        if taken.is_err() {
-            self.begin_builds_anew();
-        }
-        let waited = taken.map_err(Refused::Start)?;
+        let waited = self.take(config).map_err(Refused::Start)?;
         self.failed = None;
         self.renew_certificate(certificate)?;
         let refused = self.wait_for_rules();
@@ -293,21 +287,13 @@ impl Reloader {
         schema::refused(&current.service)
     }
 
-    /// A change that was refused late has stopped the builds of views: the served configuration is applied again, which restarts
-    /// them.
-    fn begin_builds_anew(&mut self) {
-        if self.switch.current().service.database.has_stopped_builds()
-            && let Err(error) = self.take(self.config.clone())
-        {
-            tracing::error!(%error, "views whose build was stopped are missing until a reload or the next start");
-        }
-    }
-
-    /// Applies the same configuration again if queries benefit.
+    /// Applies the same configuration again if queries benefit, or if a change that was refused late has stopped the builds of
+    /// views: they begin anew.
     fn look(&mut self) {
         let database = self.switch.current().service.database.clone();
         let is_early = self.failed.is_some_and(|(at, pause)| at.elapsed() < pause);
-        if is_early || !database.gains_by_reopening() || !database.is_settled() {
+        let gains = database.has_stopped_builds() || database.gains_by_reopening() && database.is_settled();
+        if is_early || !gains {
             return;
         }
         match self.watched(|reloader| reloader.take(reloader.config.clone()).map_err(Refused::Start)) {
@@ -334,14 +320,18 @@ impl Reloader {
         // The served and the new configuration share one bound.
         documents.plans = old.database.catalog().plans.clone();
         let (division, mut new_feed) = (Division::of(&config.server), false);
+        // Before anything of the file is in force.
+        old.database.check_reopen(&documents)?;
         old.expiry.stop();
-        // First, because the change waits for writing statements: those of a revoked token end.
+        // Because the change waits for writing statements: those of a revoked token end.
         old.tokens.replace(&config.tokens);
         let reopened = old.database.reopen::<ServerStartError>(&documents, |database| {
             let (endpoints, openapi) = routes(&config, database, Some(&self.data))?;
             new_feed = !has_same_collections(&old.database, database);
             let feed = if new_feed {
-                Arc::new(Feed::new(old.replies.clone(), &division, &old.panics))
+                let feed = Feed::new(old.replies.clone(), &division, &old.panics);
+                feed.start(database).map_err(ServerStartError::System)?;
+                Arc::new(feed)
             } else {
                 Arc::clone(&old.feed)
             };
@@ -352,7 +342,7 @@ impl Reloader {
         });
         let current = self.switch.current();
         let current = &current.service;
-        let expiry = current.expiry.start(&current.database);
+        start_expiry(current);
         if reopened.is_err() {
             old.tokens.replace(&self.config.tokens);
         }
@@ -367,12 +357,17 @@ impl Reloader {
         if new_feed {
             // Consumers continue with the new feed, from the number that they were sent last.
             old.feed.end();
-            current.feed.start(&current.database).map_err(ServerStartError::System)?;
         } else {
             current.feed.move_on(&current.database);
         }
-        expiry.map_err(ServerStartError::System)?;
         Ok(waited)
+    }
+}
+
+/// Starts expiry again: a reload stops it.
+fn start_expiry(service: &Service) {
+    if let Err(error) = service.expiry.start(&service.database) {
+        tracing::error!(%error, "expired documents are not removed until a reload or the next start");
     }
 }
 
