@@ -5,6 +5,7 @@ use crate::console::{Outcome, output, progress};
 use crate::target::folder;
 use docs::import::{ImportOptions, ImportProgress, Input, RecordFormat};
 use indicatif::ProgressBar;
+use reactor::Descriptors;
 use server::config::ServiceConfig;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -27,6 +28,8 @@ pub(crate) fn run(arguments: &Import) -> Outcome {
         OnError::Stop => docs::import::OnError::Stop,
         OnError::Skip => docs::import::OnError::Skip,
     };
+    // What does not fit into memory is sorted in files, some for each thread and collection.
+    Descriptors::raised();
     options.threads = arguments.threads.map_or(options.threads, usize::from);
     load(&config, &arguments.data, &arguments.files, &options)
 }
