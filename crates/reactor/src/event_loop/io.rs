@@ -113,6 +113,12 @@ impl Io<'_> {
         self.link.resume_input();
     }
 
+    /// Ends a pause if there is one, and has [`Protocol::input`] called in the next tick in any case.
+    pub fn call_input(&mut self) {
+        self.link.paused = false;
+        self.link.wants_input = true;
+    }
+
     /// Charges requests against this connection's budget for the tick, and reads the clock at every few requests. `false`: the
     /// charged requests may still be served, the rest waits for the next tick. Also `false` while [`Io::congested`].
     #[inline]

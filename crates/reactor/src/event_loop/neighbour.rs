@@ -109,6 +109,19 @@ impl Neighbour<'_> {
         }
     }
 
+    /// Ends a pause if there is one, and has its protocol's `input` called in the next tick in any case.
+    pub fn call_input(&mut self) {
+        self.link.paused = false;
+        self.link.wants_input = true;
+        self.lists.touch(self.link);
+    }
+
+    /// Reports how many bytes its protocol keeps, as [`crate::Io::keep`].
+    pub fn keep(&mut self, bytes: usize) {
+        self.link.kept_bytes = bytes;
+        self.lists.touch(self.link);
+    }
+
     /// Shuts its write side once the queue is sent, as [`crate::Io::end_output`].
     pub fn end_output(&mut self) {
         self.link.end_output = true;

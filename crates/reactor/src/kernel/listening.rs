@@ -8,13 +8,19 @@
 
 use std::io;
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use mio::net::{TcpListener, TcpStream};
-use socket2::{Domain, Protocol, Socket, Type};
+use socket2::{Domain, Protocol, SockRef, Socket, TcpKeepalive, Type};
 
 /// Unsent bytes that the kernel accepts beyond those in flight (tcp(7), TCP_NOTSENT_LOWAT). Without this limit a client that does
 /// not read could hold up to `net.ipv4.tcp_wmem`, several megabytes, of kernel memory.
 const UNSENT_BYTES_MAX: u32 = 256 << 10;
+
+/// Silence of a peer after which the kernel asks whether it still exists, and the time between two questions (tcp(7), SO_KEEPALIVE). A
+/// host that vanished would otherwise keep its connection for ever, if nothing is sent to it.
+const KEEPALIVE: TcpKeepalive =
+    TcpKeepalive::new().with_time(Duration::from_secs(300)).with_interval(Duration::from_secs(100));
 
 /// Reaction to an error of `accept`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,8 +77,9 @@ fn unbound(address: SocketAddr) -> io::Result<Socket> {
     socket.set_reuse_address(true)?;
     // Accepted sockets inherit TCP_NODELAY, which saves a call for each of them.
     socket.set_tcp_nodelay(true)?;
-    // In the same way they inherit the limit of unsent bytes.
+    // In the same way they inherit the limit of unsent bytes, and the questions to silent peers.
     socket.set_tcp_notsent_lowat(UNSENT_BYTES_MAX)?;
+    socket.set_tcp_keepalive(&KEEPALIVE)?;
     Ok(socket)
 }
 
@@ -80,5 +87,6 @@ fn unbound(address: SocketAddr) -> io::Result<Socket> {
 pub(crate) fn connect(to: SocketAddr) -> io::Result<TcpStream> {
     let stream = TcpStream::connect(to)?;
     stream.set_nodelay(true)?;
+    SockRef::from(&stream).set_tcp_keepalive(&KEEPALIVE)?;
     Ok(stream)
 }
