@@ -117,13 +117,14 @@ pub struct ProxyLimits {
     /// Unanswered commands of one client; at this bound the client is not read.
     pub commands_max: u32,
     /// Bound in bytes that applies separately to a client's unanswered requests, its replies that wait for earlier ones, and its
-    /// unsent replies. At this bound the client is not read. At twice the bound of waiting or unsent replies, node connections that have
-    /// replies for it are not read either.
+    /// unsent replies. At this bound the client is not read. At twice the bound of waiting or unsent replies, node connections on which
+    /// it alone waits are not read either. The names of its subscriptions have the bound, too.
     pub client_bytes_max: usize,
     /// Largest request in bytes that is held until it is complete. A larger one is forwarded while it arrives, if all its keys
     /// are on one node.
     pub request_bytes_max: usize,
-    /// Largest joined reply in bytes; a larger one is replaced by an error.
+    /// Largest joined reply in bytes; a larger one is replaced by an error. Also what a client may hold of replies behind which other
+    /// clients wait on the same node connection: past it the client is disconnected.
     pub joined_bytes_max: usize,
     /// Bytes held for all clients and nodes together. Above half of it, clients that hold any are not read; above all of it,
     /// those that have held the most for the longest are disconnected.
@@ -132,8 +133,7 @@ pub struct ProxyLimits {
     pub own_connections_max: usize,
     /// Channels and patterns of one client.
     pub subscriptions_max: usize,
-    /// How long a client may read too slowly (below 1 KB/s) while data waits for it, and how long it may keep a node connection
-    /// from being read.
+    /// How long a client may read too slowly (below 1 KB/s) while data waits for it.
     pub stall_max: Duration,
 }
 
@@ -168,6 +168,8 @@ pub struct ProxyConfig {
     pub preconnect: bool,
     /// Password that clients must send with AUTH or HELLO.
     pub password: Option<Password>,
+    /// Name of the user with which nodes are authenticated to; none: the default user.
+    pub node_user: Option<String>,
     /// Password that is sent to nodes.
     pub node_password: Option<Password>,
     /// If set, clients must use TLS.
@@ -183,8 +185,6 @@ pub struct ProxyConfig {
     pub database: u32,
     /// Backlog of each listening socket; the kernel has a bound of its own.
     pub backlog: u32,
-    /// Number of databases of a node: SELECT accepts lower numbers.
-    pub databases: u32,
     /// Time limit for connecting to a node.
     pub connect_max: Duration,
     /// Time limit for a node's reply; none: unlimited.
@@ -207,6 +207,7 @@ impl ProxyConfig {
             reads_replicas: false,
             preconnect: false,
             password: None,
+            node_user: None,
             node_password: None,
             tls: None,
             node_tls: None,
@@ -214,7 +215,6 @@ impl ProxyConfig {
             may_split_msetnx: false,
             database: 0,
             backlog: 4096,
-            databases: 16,
             connect_max: Duration::from_secs(1),
             node_timeout: None,
             idle_timeout: None,

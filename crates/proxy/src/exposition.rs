@@ -1,4 +1,4 @@
-//! Counters in Prometheus's text format, and the server that exposes them at `/metrics`.
+//! Counters in Prometheus's text format, and the server that exposes them at `/metrics`, beside `/healthz` and `/readyz`.
 
 use std::fmt::Write;
 use std::io;
@@ -183,7 +183,21 @@ fn escaped(text: &str) -> String {
     text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
 }
 
-/// Answers `/metrics`.
+/// The proxies of which no node can be reached, one on each line.
+fn unready(pools: &[(Option<String>, Vec<Arc<LoopCounters>>)]) -> String {
+    let mut text = String::new();
+    for (pool, loops) in pools {
+        let names = loops.first().map_or(Vec::new(), |counters| counters.node_names());
+        let is_down = |at: usize| loops.iter().any(|counters: &Arc<LoopCounters>| counters.nodes[at].is_down.get() > 0);
+        if !names.is_empty() && (0..names.len()).all(is_down) {
+            let pool = pool.as_deref().map_or(String::new(), |pool| format!("pool {pool}: "));
+            let _ = writeln!(text, "{pool}no node can be reached: {}", names.join(", "));
+        }
+    }
+    text
+}
+
+/// Answers `/metrics`, `/healthz` (the process lives) and `/readyz` (a node of each proxy can be reached, as far as is known).
 struct MetricsPage {
     pools: Vec<(Option<String>, Vec<Arc<LoopCounters>>)>,
 }
@@ -196,7 +210,12 @@ impl Service for MetricsPage {
     fn call(&self, _: &mut (), request: &HttpRequest<'_>, reply: Reply<'_>) {
         match request.path() {
             "/metrics" => reply.send(Status(200), "text/plain; version=0.0.4", exposition(&self.pools).as_bytes()),
-            _ => reply.send(Status(404), "text/plain", b"metrics are at /metrics\n"),
+            "/healthz" => reply.send(Status(200), "text/plain", b"ok\n"),
+            "/readyz" => match unready(&self.pools) {
+                text if text.is_empty() => reply.send(Status(200), "text/plain", b"ok\n"),
+                text => reply.send(Status(503), "text/plain", text.as_bytes()),
+            },
+            _ => reply.send(Status(404), "text/plain", b"metrics are at /metrics, health at /healthz and /readyz\n"),
         }
     }
 }

@@ -6,11 +6,16 @@
 //! ([`SharedNodes::readmit`]). The last node that takes keys is never ejected.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Duration;
+
+use reactor::Loop;
 
 use crate::config::{Ejection, NODES_MAX, NodeConfig, Spread};
 use crate::placement::Placement;
 
+/// How long after the end of an ejection an idle loop looks.
+const READMIT_AFTER: Duration = Duration::from_millis(1);
 /// No node is ejected.
 const NEVER_NS: u64 = u64::MAX;
 
@@ -29,6 +34,8 @@ pub(crate) struct SharedNodes {
     version: AtomicU64,
     /// When the first of the ejected nodes is readmitted.
     readmits_at_ns: AtomicU64,
+    /// The loops, which see a change at the end of their next tick.
+    loops: OnceLock<Vec<Loop>>,
 }
 
 struct InForce {
@@ -95,7 +102,13 @@ impl SharedNodes {
             in_force: Mutex::new(InForce { list, ejected: Vec::new() }),
             version: AtomicU64::new(0),
             readmits_at_ns: AtomicU64::new(NEVER_NS),
+            loops: OnceLock::new(),
         })
+    }
+
+    /// The loops that are woken at each change, although no event arrives.
+    pub(crate) fn wakes(&self, loops: &[Loop]) {
+        let _ = self.loops.set(loops.to_vec());
     }
 
     /// Replaces the list; none of the new list's nodes is ejected.
@@ -120,6 +133,8 @@ impl SharedNodes {
         ejected.push(Ejected { place, until_ns: now_ns.saturating_add(time_ns) });
         let list = self.without(&in_force.list, &ejected);
         self.put(&mut in_force, list, ejected);
+        // One loop suffices to end it.
+        self.loops().first().into_iter().for_each(|lp| lp.after(ejection.time + READMIT_AFTER, Box::new(|_| {})));
         true
     }
 
@@ -152,6 +167,11 @@ impl SharedNodes {
         *in_force = InForce { list, ejected };
         self.readmits_at_ns.store(first.unwrap_or(NEVER_NS), Ordering::Relaxed);
         self.version.fetch_add(1, Ordering::Release);
+        self.loops().iter().for_each(|lp| lp.run(Box::new(|_| {})));
+    }
+
+    fn loops(&self) -> &[Loop] {
+        self.loops.get().map_or(&[], Vec::as_slice)
     }
 
     pub(crate) fn version(&self) -> u64 {

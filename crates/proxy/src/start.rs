@@ -10,7 +10,7 @@ use reactor::{Address, ListenerSettings, Reactor, ReactorSettings, Traffic};
 use crate::config::{NodeConfig, ProxyConfig};
 use crate::metrics::LoopCounters;
 use crate::node_list::{NodeListError, SharedNodes};
-use crate::shard::{Clients, Shard, Upkeep};
+use crate::shard::{Clients, Housekeeping, Shard};
 
 /// Unsent bytes of a client above which its further commands wait.
 const OUTPUT_HIGH_WATER: usize = 256 << 10;
@@ -77,14 +77,14 @@ pub fn start(config: ProxyConfig, listen: &[Address]) -> Result<RunningProxy, Pr
     let (of_loops, of_all, with) = (counters.clone(), Arc::clone(&nodes), Arc::clone(&config));
     reactor.set_up(move |setup| {
         let lp = setup.lp().clone();
-        let counters = Arc::clone(&of_loops[lp.index()]);
-        let shard = Shard::new(Arc::clone(&with), counters, Arc::clone(&of_all), lp);
-        setup.add_state(Box::new(Upkeep::new(shard.clone())));
+        let shard = Shard::new(Arc::clone(&with), of_loops.clone(), Arc::clone(&of_all), lp);
+        setup.add_state(Box::new(Housekeeping::new(shard.clone())));
         for listener in &listeners {
             setup.accept(*listener, Box::new(Clients { shard: shard.clone() }));
         }
     });
     let loops = reactor.start().map_err(ProxyStartError::Loops)?;
+    nodes.wakes(loops.loops());
     Ok(RunningProxy { loops, addresses, nodes, counters, config })
 }
 
@@ -125,10 +125,7 @@ impl RunningProxy {
     /// # Errors
     /// The list is empty or too long; the current one stays.
     pub fn set_nodes(&self, nodes: Vec<NodeConfig>) -> Result<(), NodeListError> {
-        self.nodes.set(nodes)?;
-        // Each loop sees it at the end of its next tick.
-        self.loops.loops().iter().for_each(|lp| lp.run(Box::new(|_| {})));
-        Ok(())
+        self.nodes.set(nodes)
     }
 
     /// The names of the current nodes.

@@ -198,3 +198,73 @@ fn an_idle_client_is_ended_after_the_timeout() {
     let mut waiting = sharded.connect();
     assert_eq!(waiting.text(&["BLPOP", "l", "1"]), "*-1\r\n");
 }
+
+/// Parts of joined replies wait for a node that does not answer: what clients hold so stays within the bound of all.
+#[test]
+fn parts_of_joined_replies_count_as_held() {
+    if !is_there("redis-server") {
+        return;
+    }
+    const TOTAL: u64 = 16 << 20;
+    const CLIENTS: usize = 12;
+    let sharded = Sharded::start(|config| {
+        config.limits.total_bytes_max = TOTAL as usize;
+        config.limits.stall_max = Duration::from_secs(600);
+    });
+    let mut plain = sharded.connect();
+    let large = sharded.key_of(0);
+    assert_eq!(plain.text(&["SET", &large, &"x".repeat(1_000_000)]), "+OK\r\n");
+    let stopped = sharded.key_of(1);
+    assert_eq!(plain.text(&["SET", &stopped, "y"]), "+OK\r\n");
+    sharded.nodes[1].signal("STOP");
+    let counters = &sharded.proxy().counters()[0];
+    let (mut clients, mut most) = (Vec::new(), 0);
+    for _ in 0..CLIENTS {
+        // 4 MB each.
+        let mut client = sharded.connect();
+        let keys: Vec<&[u8]> = std::iter::once(b"MGET".as_slice())
+            .chain(std::iter::repeat_n(large.as_bytes(), 4))
+            .chain([stopped.as_bytes()])
+            .collect();
+        client.send([&keys[..]]);
+        let answered = counters.nodes[0].requests.answered.get();
+        eventually("its part has come, or it waits or is gone", || {
+            most = most.max(counters.kept_bytes.get());
+            counters.nodes[0].requests.answered.get() > answered || counters.stalled.get() > 0
+        });
+        clients.push(client);
+    }
+    assert!(most <= TOTAL + (4 << 20), "{most} bytes were held");
+    eventually("those that hold most are disconnected", || counters.stalled.get() > 0);
+    sharded.nodes[1].signal("CONT");
+    eventually("nothing is held", || {
+        clients.retain_mut(|client| {
+            client.stream().set_read_timeout(Some(Duration::from_millis(1))).unwrap();
+            !client.has_ended()
+        });
+        counters.kept_bytes.get() == 0
+    });
+    assert_eq!(sharded.connect().text(&["GET", &stopped]), "$1\r\ny\r\n");
+}
+
+#[test]
+fn names_of_clients_and_channels_are_bounded() {
+    if !is_there("redis-server") {
+        return;
+    }
+    let sharded = Sharded::start(|_| {});
+    let mut plain = sharded.connect();
+    for words in [&["CLIENT", "SETNAME", &"x".repeat(2000)][..], &["HELLO", "3", "SETNAME", &"x".repeat(2000)]] {
+        assert!(plain.text(words).starts_with("-ERR Client names have at most"), "{:?}", &words[..2]);
+    }
+    assert_eq!(plain.text(&["CLIENT", "SETNAME", "me"]), "+OK\r\n");
+    let channel = |number: usize| format!("{number:04}{}", "x".repeat(100_000));
+    let refused = (0..20).filter(|number| plain.text(&["SUBSCRIBE", &channel(*number)]).starts_with("-ERR")).count();
+    assert!((9..12).contains(&refused), "{refused} of 20 are refused");
+    let held = || sharded.proxy().counters()[0].kept_bytes.get();
+    eventually("they count as held", || (900_000..1_200_000).contains(&held()));
+    assert!(plain.text(&["UNSUBSCRIBE", &channel(0)]).starts_with("*3\r\n$11\r\nunsubscribe"));
+    assert!(plain.text(&["SUBSCRIBE", &channel(19)]).starts_with("*3\r\n$9\r\nsubscribe"));
+    drop(plain);
+    eventually("nothing is held", || held() == 0);
+}

@@ -93,3 +93,123 @@ fn the_first_node_is_not_needed_once_the_others_are_known() {
     eventually("its keys fail", || plain.text(&["GET", lost]).starts_with('-'));
     end(proxy);
 }
+
+/// Moves the slot of `{t}` to the next node, and waits until all nodes know it; returns the node.
+fn move_on(cluster: &Cluster, slot: u16, from: usize) -> usize {
+    let to = (from + 1) % 3;
+    cluster.move_slot(slot, from, to, || {});
+    let moved = format!("-MOVED {slot} {}\r\n", cluster.nodes[to].address);
+    for (number, node) in cluster.nodes.iter().enumerate() {
+        let mut plain = Plain::connect(node.address);
+        let expected = if number == to { "$-1\r\n" } else { &moved };
+        eventually("the node knows it", || plain.text(&["GET", "none{t}"]) == expected);
+    }
+    to
+}
+
+#[test]
+fn a_slot_that_moves_is_followed_by_commands_on_reserved_connections() {
+    if !is_there("redis-server") {
+        return;
+    }
+    let cluster = Cluster::start(0);
+    let proxy = cluster.proxy(|_| {});
+    let mut plain = Plain::connect(address_of(&proxy));
+    let slot = slot_of(b"{t}");
+    let mut at = usize::from(slot / 5462);
+    assert_eq!(plain.text(&["RPUSH", "l{t}", "a", "b", "c", "d"]), ":4\r\n");
+    let value = "v".repeat((1 << 20) + 1);
+    for value_left in ["a", "b"] {
+        // The table of slots is outdated after each move.
+        at = move_on(&cluster, slot, at);
+        let popped = format!("*2\r\n$4\r\nl{{t}}\r\n$1\r\n{value_left}\r\n");
+        assert_eq!(plain.text(&["BLPOP", "l{t}", "1"]), popped);
+        at = move_on(&cluster, slot, at);
+        assert_eq!(plain.text(&["SET", "s{t}", &value]), "+OK\r\n");
+        // A transaction whose node is not known to be another is to be repeated; then it is executed.
+        at = move_on(&cluster, slot, at);
+        let transaction = |plain: &mut Plain| {
+            plain.write(b"multi\r\nset m{t} 1\r\nget m{t}\r\nexec\r\n");
+            (0..4).map(|_| String::from_utf8(plain.next_reply()).unwrap()).collect::<Vec<_>>()
+        };
+        let replies = transaction(&mut plain);
+        assert!(replies[1].starts_with("-TRYAGAIN ") && replies[3].starts_with("-EXECABORT "), "{replies:?}");
+        eventually("it is executed", || transaction(&mut plain)[3] == "*2\r\n+OK\r\n$1\r\n1\r\n");
+        // So is the watch of a key.
+        at = move_on(&cluster, slot, at);
+        let watch = |plain: &mut Plain| {
+            plain.write(b"watch m{t}\r\nmulti\r\nincr m{t}\r\nexec\r\nunwatch\r\n");
+            (0..5).map(|_| String::from_utf8(plain.next_reply()).unwrap()).collect::<Vec<_>>()
+        };
+        let replies = watch(&mut plain);
+        assert!(replies[0].starts_with("-TRYAGAIN ") && replies[3].starts_with("-EXECABORT "), "{replies:?}");
+        eventually("it is executed", || watch(&mut plain)[3] == "*1\r\n:2\r\n");
+    }
+    assert!(proxy.counters()[0].own_connections.get() <= 4);
+    end(proxy);
+}
+
+#[test]
+fn nodes_that_are_named_by_their_hosts_are_found() {
+    if !is_there("redis-server") {
+        return;
+    }
+    let cluster = Cluster::start(0);
+    for (number, node) in cluster.nodes.iter().enumerate() {
+        let mut plain = Plain::connect(node.address);
+        let host = format!("node{number}.example");
+        assert_eq!(plain.text(&["CONFIG", "SET", "cluster-announce-hostname", &host]), "+OK\r\n");
+        assert_eq!(plain.text(&["CONFIG", "SET", "cluster-preferred-endpoint-type", "hostname"]), "+OK\r\n");
+    }
+    for node in &cluster.nodes {
+        let mut plain = Plain::connect(node.address);
+        eventually("the names are known", || plain.text(&["CLUSTER", "SLOTS"]).matches(".example").count() >= 3);
+    }
+    let proxy = cluster.proxy(|_| {});
+    let mut plain = Plain::connect(address_of(&proxy));
+    for number in 0..100 {
+        assert_eq!(plain.text(&["SET", &format!("k{number}"), "v"]), "+OK\r\n");
+    }
+    assert_eq!(plain.text(&["DBSIZE"]), ":100\r\n");
+    end(proxy);
+}
+
+/// A cluster of one node, which answers from another port each time it is asked for its slots.
+#[test]
+fn numbers_of_nodes_that_have_left_the_cluster_are_used_again() {
+    use std::io::{Read, Write};
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let node = std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        let (mut bytes, mut port) = ([0; 4096], 20_000);
+        while let Ok(taken @ 1..) = stream.read(&mut bytes) {
+            for word in String::from_utf8_lossy(&bytes[..taken]).split("\r\n") {
+                let reply = match word {
+                    "COMMAND" => "*0\r\n".to_owned(),
+                    "SLOTS" => {
+                        port += 1;
+                        let own = format!("*3\r\n:0\r\n:16383\r\n*2\r\n$9\r\n127.0.0.1\r\n:{}\r\n", address.port());
+                        format!("*2\r\n{own}*3\r\n:0\r\n:1\r\n*2\r\n$9\r\n127.0.0.1\r\n:{port}\r\n")
+                    }
+                    "GET" => format!("-MOVED 100 127.0.0.1:{}\r\n", address.port()),
+                    _ => continue,
+                };
+                stream.write_all(reply.as_bytes()).unwrap();
+            }
+        }
+        port
+    });
+    let proxy = crate::nodes::start_proxy(&[address], |config| config.spread = proxy::config::Spread::Slots);
+    let mut plain = Plain::connect(address_of(&proxy));
+    let key = (0..).map(|number| format!("k{number}")).find(|key| slot_of(key.as_bytes()) > 1).unwrap();
+    for _ in 0..8 {
+        // A redirection has the table read again, at most every 200 ms.
+        assert!(plain.text(&["GET", &key]).starts_with("-MOVED"));
+        std::thread::sleep(std::time::Duration::from_millis(220));
+    }
+    assert!(proxy.counters()[0].node_names().len() <= 3, "{:?}", proxy.counters()[0].node_names());
+    drop(plain);
+    end(proxy);
+    assert!(node.join().unwrap() >= 20_004, "the table was read several times");
+}

@@ -103,6 +103,8 @@ fn commands_to_all_nodes_have_one_reply() {
     assert!(plain.text(&["RANDOMKEY"]).contains("\r\nk"));
     let info = plain.text(&["INFO", "server"]);
     assert_eq!(info.matches("# Node 127.0.0.1:").count(), 4);
+    assert!(plain.text(&["INFO"]).contains("\r\nredis_version:7."));
+    assert_eq!(plain.text(&["INFO"]).matches(",state=up\r\n").count(), 4);
     let loaded = plain.text(&["SCRIPT", "LOAD", "return 1"]);
     check(&mut plain, "SCRIPT EXISTS e0e1f9fabfc9d4800c877a703b823ac0578ff8db", "*1\r\n:1\r\n");
     assert_eq!(loaded, "$40\r\ne0e1f9fabfc9d4800c877a703b823ac0578ff8db\r\n");
@@ -147,8 +149,12 @@ fn commands_that_the_proxy_answers() {
     check(&mut plain, "SELECT 16", "-ERR DB index is out of range\r\n");
     check(&mut plain, "SELECT 0", "+OK\r\n");
     check(&mut plain, "GET a", "$-1\r\n");
-    let refused = plain.text(&["CONFIG", "GET", "save"]);
-    assert!(refused.starts_with("-ERR 'config|get' has no key"), "{refused}");
+    let refused = plain.text(&["CONFIG", "SET", "save", ""]);
+    assert!(refused.starts_with("-ERR 'config|set' has no key"), "{refused}");
+    check(&mut plain, "CONFIG GET appendonly", "*2\r\n$10\r\nappendonly\r\n$2\r\nno\r\n");
+    // Scripts without keys run on any node.
+    check(&mut plain, "EVAL return(ARGV[1]) 0 x", "$1\r\nx\r\n");
+    check(&mut plain, "FUNCTION LIST", "*0\r\n");
     let hello = plain.text(&["HELLO", "3", "SETNAME", "you"]);
     assert!(hello.starts_with("%7\r\n") && hello.contains("proto\r\n:3"), "{hello}");
     check(&mut plain, "GET a", "_\r\n");

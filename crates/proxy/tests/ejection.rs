@@ -134,3 +134,46 @@ fn nutcracker_sends_the_keys_of_an_ejected_node_to_the_same_ones() {
         assert_eq!(ours, theirs, "{name}");
     }
 }
+
+#[test]
+fn loops_without_work_see_an_ejection_and_its_end() {
+    if !is_there("redis-server") {
+        return;
+    }
+    let time = Duration::from_millis(1500);
+    let mut sharded = Sharded::start(|config| {
+        config.threads = 2;
+        ejecting(DistributionKind::Ketama, time)(config);
+    });
+    let keys = keys();
+    let clients_of = |sharded: &Sharded| [0, 1].map(|at: usize| sharded.proxy().counters()[at].clients.get());
+    // A client of each loop.
+    let mut clients: [Option<Plain>; 2] = [None, None];
+    while clients.iter().any(Option::is_none) {
+        let before = clients_of(&sharded);
+        let mut client = sharded.connect();
+        client.text(&["PING"]);
+        let at = usize::from(clients_of(&sharded)[1] > before[1]);
+        clients[at].get_or_insert(client);
+        eventually("others are gone", || {
+            clients_of(&sharded).iter().sum::<u64>() == clients.iter().flatten().count() as u64
+        });
+    }
+    let [mut busy, mut idle] = clients.map(Option::unwrap);
+    set_all(&mut busy, &keys);
+    set_all(&mut idle, &keys);
+    let port = sharded.nodes.remove(1).kill();
+    let ejected = |sharded: &Sharded| sharded.proxy().counters().iter().any(|one| one.nodes[1].ejections.get() > 0);
+    while !ejected(&sharded) {
+        keys.iter().for_each(|key| drop(busy.text(&["SET", key, "2"])));
+    }
+    // The other loop has had no event since.
+    std::thread::sleep(Duration::from_millis(50));
+    for key in &keys {
+        assert_eq!(idle.text(&["SET", key, "3"]), "+OK\r\n");
+    }
+    let back = Program::redis_at(port);
+    std::thread::sleep(time + Duration::from_millis(300));
+    keys.iter().for_each(|key| drop(idle.text(&["SET", key, "4"])));
+    assert!(!keys_of(&back).is_empty());
+}

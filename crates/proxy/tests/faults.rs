@@ -28,7 +28,11 @@ fn a_node_that_is_killed_fails_its_own_keys_until_it_is_back() {
     let all = plain.text(&["MGET", &keys[0], &keys[2], &keys[1]]);
     assert!(all.starts_with("*3\r\n$1\r\n1\r\n-ERR node") && all.ends_with("\r\n$1\r\n1\r\n"), "{all}");
     assert!(plain.text(&["DEL", &keys[0], &keys[2]]).starts_with("-ERR node"));
-    assert!(plain.text(&["PING"]).starts_with("-ERR the nodes differ"));
+    assert!(plain.text(&["SCRIPT", "LOAD", "return 1"]).starts_with("-ERR the nodes differ"));
+    // What the proxy answers does not depend on the node, and says which is down.
+    assert_eq!(plain.text(&["PING"]), "+PONG\r\n");
+    let info = plain.text(&["INFO"]);
+    assert!(info.contains("\r\nnodes_down:1\r\n") && info.contains(",state=down\r\n"), "{info}");
     let back = Program::redis_at(port);
     let since = Instant::now();
     eventually("the node is used again", || plain.text(&["GET", &keys[2]]) == "$-1\r\n");
@@ -257,4 +261,104 @@ fn a_client_that_speaks_http_is_disconnected_before_its_next_command() {
             assert_eq!(other.text(&["GET", "a"]), "$4\r\nkept\r\n", "{front:?}");
         }
     }
+}
+
+#[test]
+fn a_slow_upload_is_no_silence_of_its_node() {
+    if !is_there("redis-server") {
+        return;
+    }
+    let sharded = Sharded::start(|config| {
+        config.node_timeout = Some(Duration::from_secs(1));
+        config.limits.request_bytes_max = 100_000;
+    });
+    let mut plain = sharded.connect();
+    plain.write(b"*3\r\n$3\r\nSET\r\n$4\r\na{t}\r\n$2000000\r\n");
+    for _ in 0..20 {
+        plain.write(&[b'x'; 100_000]);
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    plain.write(b"\r\n");
+    assert_eq!(plain.next_reply(), b"+OK\r\n");
+    assert_eq!(plain.text(&["STRLEN", "a{t}"]), ":2000000\r\n");
+}
+
+#[test]
+fn a_subscriber_of_a_silent_node_is_disconnected() {
+    if !is_there("redis-server") {
+        return;
+    }
+    let sharded = Sharded::start(|config| config.node_timeout = Some(Duration::from_secs(1)));
+    for version in ["2", "3"] {
+        let (mut deaf, mut listening) = (sharded.connect(), sharded.connect());
+        for (plain, node) in [(&mut deaf, 1), (&mut listening, 0)] {
+            plain.reply(&["HELLO", version]);
+            plain.reply(&["SUBSCRIBE", &sharded.key_of(node)]);
+        }
+        sharded.nodes[1].signal("STOP");
+        assert!(deaf.has_ended());
+        sharded.nodes[1].signal("CONT");
+        // A node that answers keeps its subscribers, however little happens.
+        std::thread::sleep(Duration::from_millis(2500));
+        assert_eq!(sharded.connect().text(&["PUBLISH", &sharded.key_of(0), "m"]), ":1\r\n");
+        assert!(String::from_utf8_lossy(&listening.next_reply()).contains("message"));
+    }
+}
+
+/// The kernel's timers of established connections with this port on either side: proc(5), /proc/net/tcp.
+fn keepalive_timers(port: u16) -> Vec<bool> {
+    let table = std::fs::read_to_string("/proc/self/net/tcp").unwrap();
+    let is_of = |address: &str| address.ends_with(&format!(":{port:04X}"));
+    let rows = table.lines().skip(1).map(|line| line.split_whitespace().collect::<Vec<_>>());
+    // Timer 2 is that of keepalive.
+    rows.filter(|row| row[3] == "01" && is_of(row[1])).map(|row| row[5].starts_with("02:")).collect()
+}
+
+#[test]
+fn the_kernel_asks_for_vanished_hosts() {
+    if !is_there("redis-server") {
+        return;
+    }
+    let sharded = Sharded::start(|_| {});
+    let mut plain = sharded.connect();
+    assert_eq!(plain.text(&["GET", "a"]), "$-1\r\n");
+    assert_eq!(keepalive_timers(sharded.address().port()), [true], "of the client");
+    let table = std::fs::read_to_string("/proc/self/net/tcp").unwrap();
+    let ports: Vec<String> = sharded.nodes.iter().map(|node| format!(":{:04X}", node.address.port())).collect();
+    let rows = table.lines().skip(1).map(|line| line.split_whitespace().collect::<Vec<_>>());
+    let to_nodes: Vec<bool> = rows
+        .filter(|row| row[3] == "01" && ports.iter().any(|port| row[2].ends_with(port.as_str())))
+        .map(|row| row[5].starts_with("02:"))
+        .collect();
+    assert!(!to_nodes.is_empty() && to_nodes.iter().all(|asks| *asks), "of nodes: {to_nodes:?}");
+}
+
+#[test]
+fn each_client_has_a_number_of_its_own() {
+    if !is_there("redis-server") {
+        return;
+    }
+    const CLIENTS: usize = 40;
+    let sharded = Sharded::start(|config| config.threads = 4);
+    let mut clients: Vec<Plain> = (0..CLIENTS).map(|_| sharded.connect()).collect();
+    let numbers: std::collections::HashSet<String> =
+        clients.iter_mut().map(|client| client.text(&["CLIENT", "ID"])).collect();
+    assert_eq!(numbers.len(), CLIENTS);
+    assert!(clients[0].text(&["HELLO", "2"]).contains(&clients[0].text(&["CLIENT", "ID"])));
+}
+
+#[test]
+fn a_hung_node_does_not_delay_what_the_proxy_answers() {
+    if !is_there("redis-server") {
+        return;
+    }
+    let sharded = Sharded::start(|_| {});
+    let mut plain = sharded.connect();
+    assert_eq!(plain.text(&["DBSIZE"]), ":0\r\n");
+    sharded.nodes[1].signal("STOP");
+    assert_eq!(plain.text(&["PING"]), "+PONG\r\n");
+    assert_eq!(plain.text(&["PING", "text"]), "$4\r\ntext\r\n");
+    assert!(plain.text(&["INFO"]).contains("\r\nloading:0\r\n"));
+    assert_eq!(plain.text(&["GET", &sharded.key_of(0)]), "$-1\r\n");
+    sharded.nodes[1].signal("CONT");
 }

@@ -93,9 +93,14 @@ impl Program {
 
     /// A Redis without persistence.
     pub(crate) fn redis() -> Program {
+        Program::redis_with(&[])
+    }
+
+    /// The same with more arguments.
+    pub(crate) fn redis_with(more: &[&str]) -> Program {
         // Another test's server may have taken the port before this one used it: then another process answers.
         let mut tries = std::iter::repeat_with(free_port).take(PORTS_TRIED);
-        let started = tries.find_map(|port| Program::try_redis_at(port).filter(Program::answers_itself));
+        let started = tries.find_map(|port| Program::try_redis_at(port, more).filter(Program::answers_itself));
         started.expect("a port that no other process takes")
     }
 
@@ -128,12 +133,12 @@ impl Program {
 
     /// Starts it on this port.
     pub(crate) fn redis_at(port: u16) -> Program {
-        Program::try_redis_at(port).expect("redis-server ended before it listened")
+        Program::try_redis_at(port, &[]).expect("redis-server ended before it listened")
     }
 
-    fn try_redis_at(port: u16) -> Option<Program> {
+    fn try_redis_at(port: u16, more: &[&str]) -> Option<Program> {
         let arguments = ["--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--dir", "/tmp", "--port"];
-        Program::try_start(command("redis-server").args(arguments).arg(port.to_string()), port)
+        Program::try_start(command("redis-server").args(arguments).arg(port.to_string()).args(more), port)
     }
 }
 

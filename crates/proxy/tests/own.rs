@@ -243,6 +243,7 @@ fn own_connections_are_bounded() {
     waiting.send([&[b"BLPOP".as_slice(), b"l{t}", b"0"][..]]);
     eventually("it waits", || sharded.proxy().counters()[0].own_connections.get() == 1);
     assert!(other.text(&["BLPOP", "l{t}", "0"]).contains("--own-connections-max"));
+    assert_eq!(sharded.proxy().counters()[0].refused.get(), 1);
     check(&mut other, "RPUSH l{t} a", ":1\r\n");
     waiting.next_reply();
     check(&mut other, "BLPOP l{t} 0.01", "*-1\r\n");
@@ -336,4 +337,122 @@ fn a_request_larger_than_is_held_is_passed_on_while_it_arrives() {
     late.stream().try_clone().unwrap().write_all(b"*3\r\n$4\r\nMSET\r\n$200000\r\n").unwrap();
     late.write(&value[..150_000]);
     assert!(late.next_reply().starts_with(b"-ERR the request is larger"));
+}
+
+#[test]
+fn a_large_request_may_be_any_of_a_transaction() {
+    if !is_there("redis-server") {
+        return;
+    }
+    let sharded = Sharded::start(|config| config.limits.request_bytes_max = 100_000);
+    let value = vec![b'v'; 3_000_000];
+    let set: [&[u8]; 3] = [b"SET", b"a{t}", &value];
+    let append: [&[u8]; 3] = [b"APPEND", b"a{t}", &value];
+    for watches in [false, true] {
+        let mut plain = sharded.connect();
+        if watches {
+            check(&mut plain, "WATCH a{t}", "+OK\r\n");
+        }
+        plain.send([&[b"MULTI".as_slice()][..], &set, &append, &[b"STRLEN", b"a{t}"], &[b"EXEC"]]);
+        let replies: Vec<u8> = (0..5).flat_map(|_| plain.next_reply()).collect();
+        let expected = "+OK\r\n+QUEUED\r\n+QUEUED\r\n+QUEUED\r\n*3\r\n+OK\r\n:6000000\r\n:6000000\r\n";
+        assert_eq!(String::from_utf8_lossy(&replies), expected);
+        check(&mut plain, "STRLEN a{t}", ":6000000\r\n");
+    }
+}
+
+/// The whole request is dropped; were its connection closed, the client would not see why.
+#[test]
+fn the_error_of_a_large_request_reaches_its_client() {
+    if !is_there("redis-server") {
+        return;
+    }
+    let sharded = Sharded::start(|config| config.limits.request_bytes_max = 100_000);
+    let mut plain = sharded.connect();
+    let value = vec![b'v'; 1_000_000];
+    let apart = [sharded.key_of(0), sharded.key_of(1)];
+    let set: [&[u8]; 5] = [b"MSET", apart[0].as_bytes(), &value, apart[1].as_bytes(), b"v"];
+    plain.send([&set[..], &[b"EXISTS", apart[1].as_bytes()]]);
+    assert!(plain.next_reply().starts_with(b"-ERR the request is larger"));
+    assert_eq!(plain.next_reply(), b":0\r\n");
+    // In a transaction it is one of the refused commands.
+    plain.send([&[b"MULTI".as_slice()][..], &set, &[b"SET", apart[1].as_bytes(), b"1"], &[b"EXEC"]]);
+    assert_eq!(plain.next_reply(), b"+OK\r\n");
+    assert!(plain.next_reply().starts_with(b"-ERR the request is larger"));
+    assert_eq!(plain.next_reply(), b"+QUEUED\r\n");
+    assert!(plain.next_reply().starts_with(b"-EXECABORT"));
+    check(&mut plain, &format!("EXISTS {}", apart[1]), ":0\r\n");
+}
+
+#[test]
+fn a_reply_may_be_nested_deeply() {
+    if !is_there("redis-server") {
+        return;
+    }
+    const DEPTH: usize = 300;
+    let sharded = Sharded::start(|_| {});
+    let (mut plain, mut other) = (sharded.connect(), sharded.connect());
+    let script = format!("local t={{}} for i=1,{DEPTH} do t={{t}} end return t");
+    plain.send([&[b"EVAL".as_slice(), script.as_bytes(), b"1", b"a"][..]]);
+    (0..DEPTH).for_each(|level| assert_eq!(plain.line(), "*1", "level {level}"));
+    assert_eq!(plain.line(), "*0");
+    check(&mut other, "GET a", "$-1\r\n");
+    assert_eq!((0..4).map(|node| sharded.proxy().counters()[0].nodes[node].failed.get()).sum::<u64>(), 0);
+}
+
+/// The smallest `proto-max-bulk-len` is a megabyte: a larger argument costs only its own client.
+#[test]
+fn a_request_that_its_node_finds_too_large_costs_nobody_else() {
+    if !is_there("redis-server") {
+        return;
+    }
+    let sharded = Sharded::start(|_| {});
+    let (mut plain, mut other) = (sharded.connect(), sharded.connect());
+    for node in &sharded.nodes {
+        Plain::connect(node.address).text(&["CONFIG", "SET", "proto-max-bulk-len", "1mb"]);
+    }
+    let value = "x".repeat((1 << 20) + 100_000);
+    for _ in 0..3 {
+        let refused = plain.text(&["SET", "a{t}", &value]);
+        assert!(refused.starts_with("-ERR"), "{refused}");
+        check(&mut other, "GET b{t}", "$-1\r\n");
+    }
+    assert_eq!((0..4).map(|node| sharded.proxy().counters()[0].nodes[node].failed.get()).sum::<u64>(), 0);
+}
+
+#[test]
+fn subscribers_are_counted_over_all_nodes() {
+    if !is_there("redis-server") {
+        return;
+    }
+    let sharded = Sharded::start(|_| {});
+    let (mut listening, mut other) = (sharded.connect(), sharded.connect());
+    let channels = [sharded.key_of(0), sharded.key_of(1)];
+    listening.text(&["SUBSCRIBE", &channels[0]]);
+    listening.text(&["SUBSCRIBE", &channels[1]]);
+    listening.text(&["PSUBSCRIBE", "x*"]);
+    let counts = other.text(&["PUBSUB", "NUMSUB", &channels[0], &channels[1], "none"]);
+    let count = |channel: &str, count| format!("${}\r\n{channel}\r\n:{count}\r\n", channel.len());
+    let expected = [count(&channels[0], 1), count(&channels[1], 1), count("none", 0)].concat();
+    assert_eq!(counts, format!("*6\r\n{expected}"));
+    check(&mut other, "PUBSUB NUMPAT", ":1\r\n");
+}
+
+#[test]
+fn changes_of_keys_are_told_by_all_nodes() {
+    if !is_there("redis-server") {
+        return;
+    }
+    let sharded = Sharded::start(|_| {});
+    for node in &sharded.nodes {
+        Plain::connect(node.address).text(&["CONFIG", "SET", "notify-keyspace-events", "KEA"]);
+    }
+    let (mut listening, mut other) = (sharded.connect(), sharded.connect());
+    listening.text(&["SUBSCRIBE", "__keyevent@0__:set"]);
+    for node in 0..4 {
+        let key = sharded.key_of(node);
+        check(&mut other, &format!("SET {key} 1"), "+OK\r\n");
+        let message = String::from_utf8(listening.next_reply()).unwrap();
+        assert!(message.ends_with(&format!("\r\n{key}\r\n")), "{message}");
+    }
 }

@@ -56,11 +56,13 @@ pub enum Join {
     Texts,
     /// Any reply that is not null.
     Any,
+    /// Lists of names and numbers, alternately: for each name the sum of the numbers.
+    Counts,
     /// Lists of numbers of equal length: at each position the smallest.
     LeastOfEach,
 }
 
-/// Commands that the proxy handles; PING and COMMAND are then sent to nodes.
+/// Commands that the proxy handles. COMMAND is sent to one node, and stands for others that any node answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(missing_docs)] // Each is the command of its name.
 pub enum Local {
@@ -69,6 +71,7 @@ pub enum Local {
     Command,
     Echo,
     Hello,
+    Info,
     Ping,
     Quit,
     Reset,
@@ -131,7 +134,7 @@ pub(super) fn handling(name: &str, may_block: bool, has_keys: bool) -> Handling 
         "function|load" | "function|delete" | "function|flush" => Everywhere(Join::Same),
         "script|exists" => Everywhere(Join::LeastOfEach),
         "keys" | "pubsub|channels" | "pubsub|shardchannels" => Everywhere(Join::Lists),
-        "info" => Everywhere(Join::Texts),
+        "info" => Own(Local::Info),
         "randomkey" => Everywhere(Join::Any),
         "scan" => Handling::Scan,
         "publish" => Handling::Publish,
@@ -139,7 +142,8 @@ pub(super) fn handling(name: &str, may_block: bool, has_keys: bool) -> Handling 
         "client" => Own(Local::Client),
         name if name.starts_with("client|") => Own(Local::Client),
         name if name.starts_with("command|") => Own(Local::Command),
-        "command" => Own(Local::Command),
+        "command" | "config|get" | "function|list" | "function|dump" | "pubsub|numpat" => Own(Local::Command),
+        "pubsub|numsub" | "pubsub|shardnumsub" => Everywhere(Join::Counts),
         "echo" => Own(Local::Echo),
         "hello" => Own(Local::Hello),
         "ping" => Own(Local::Ping),

@@ -2,13 +2,13 @@
 //!
 //! A client is read while its unanswered commands, their bytes, and its replies that wait for earlier ones are within their
 //! bounds ([`Client::has_room`]), and its output is below the reactor's high-water mark. If all clients of a loop together hold
-//! too much, those that hold anything are not read ([`Shard::is_pressed`]); a client that holds nothing may always have one
-//! command in flight.
+//! too much, those that hold anything are not read ([`super::ledger::Ledger::is_pressed`]); a client that holds nothing may always
+//! have one command in flight.
 
 use reactor::Io;
 
 use super::Shard;
-use super::client::{Client, Mode, Waits};
+use super::client::{Client, Front, Reading, State};
 use crate::commands::CommandRequest;
 use resp::codec::{ProtocolError, RequestKind};
 
@@ -17,12 +17,14 @@ use resp::codec::{ProtocolError, RequestKind};
 pub(super) enum Served {
     /// It is answered, or in flight.
     Done,
-    /// It must wait until all earlier requests are answered.
+    /// It must wait until no request of its client is in flight.
     Waits,
+    /// It must wait for its node, which wakes the client.
+    WaitsForNode,
 }
 
-/// State of the bytes at the front of a client's input.
-enum Front {
+/// The bytes at the front of a client's input.
+enum Framed {
     Complete(usize),
     Partial,
     Malformed(ProtocolError),
@@ -36,36 +38,43 @@ impl Shard {
         }
         client.active_ns = self.lp.now_ns();
         let mut at = 0;
-        while self.may_serve(client, io) {
-            if client.stream.is_some() {
-                let passed = self.pass_on(client, io, at);
-                at += passed;
-                if passed == 0 || client.stream.is_some() {
+        loop {
+            // An upload has been admitted already.
+            if let Front::Upload(to) = client.front {
+                at += self.pass_on(client, io, to, at);
+                if matches!(client.front, Front::Upload(_)) {
                     break;
                 }
-                continue;
             }
-            match front(client, &io.input()[at..]) {
-                Front::Complete(bytes) => match self.request(client, io, at..at + bytes) {
-                    Served::Done => at += bytes,
-                    Served::Waits => {
-                        client.framed = Some(bytes);
-                        self.wait(client, Waits::Empty, io);
+            if !self.may_serve(client, io) {
+                break;
+            }
+            match framed(client, &io.input()[at..]) {
+                Framed::Complete(bytes) => {
+                    let reading = match self.request(client, io, at..at + bytes) {
+                        Served::Done => Reading::On,
+                        Served::Waits => Reading::WaitsForAnswers,
+                        Served::WaitsForNode => Reading::WaitsForNode,
+                    };
+                    if reading != Reading::On {
+                        client.front = Front::Complete(bytes);
+                        self.wait(client, reading, io);
                         break;
                     }
-                },
-                Front::Partial => {
-                    if client.scanned > self.config.limits.request_bytes_max {
-                        at += self.begin_stream(client, io, at);
-                        if client.stream.is_some() {
-                            continue;
-                        }
-                    }
-                    break;
+                    at += bytes;
                 }
-                Front::Malformed(error) => {
+                Framed::Partial => match client.front {
+                    Front::Arriving(bytes) if bytes > self.config.limits.request_bytes_max => {
+                        if !self.begin_upload(client, io, at..at + bytes) {
+                            break;
+                        }
+                        at += bytes;
+                    }
+                    _ => break,
+                },
+                Framed::Malformed(error) => {
                     self.answer(client, io, |writer| writer.protocol_error(error));
-                    client.ends = true;
+                    client.close();
                 }
             }
             if !io.spend(1) {
@@ -73,45 +82,40 @@ impl Shard {
             }
         }
         io.consume(at);
+        self.ledger.enter(client, io);
         self.note_end(client, io);
     }
 
     /// Whether the next command may be handled.
     #[inline]
     fn may_serve(&mut self, client: &mut Client, io: &mut Io<'_>) -> bool {
-        if client.ends || client.waits != Waits::No {
+        if client.reading != Reading::On {
             return false;
         }
-        if !client.has_room(&self.config.limits) {
-            self.wait(client, Waits::Room, io);
-            return false;
-        }
-        let is_pressed = self.is_pressed || self.held_bytes + self.reserved_bytes > self.pressure_bytes;
-        if is_pressed && (!client.queue.is_empty() || io.unsent() > 0) {
-            self.wait(client, Waits::Total, io);
-            return false;
-        }
-        if let Mode::Own(link) = client.mode
-            && client.stream.is_none()
-        {
-            return self.leave_own(client, link, io);
-        }
-        if client.queue.is_empty() && client.subscriptions.as_ref().is_some_and(|all| all.is_empty()) {
-            self.end_subscriptions(client, io);
-        }
-        true
+        let waits = match client.state {
+            State::Closing(_) => return false,
+            State::Reserved(_) | State::Blocked(_) => Reading::WaitsForAnswers,
+            _ if !client.has_room(&self.config.limits) => Reading::WaitsForRoom,
+            _ if self.ledger.is_pressed() && (client.in_flight > 0 || io.unsent() > 0) => Reading::WaitsForMemory,
+            _ => {
+                if client.in_flight == 0 && client.subscriptions.as_ref().is_some_and(|all| all.is_empty()) {
+                    self.end_subscriptions(client, io);
+                }
+                return true;
+            }
+        };
+        self.wait(client, waits, io);
+        false
     }
 
-    /// Leaves a client's input unread until the condition of `waits` ends.
-    pub(super) fn wait(&mut self, client: &mut Client, waits: Waits, io: &mut Io<'_>) {
-        client.waits = waits;
-        if waits == Waits::Total {
-            self.is_pressed = true;
-            self.starved.push(client.key);
+    /// Leaves a client's input unread until the condition of `reading` ends.
+    pub(super) fn wait(&mut self, client: &mut Client, reading: Reading, io: &mut Io<'_>) {
+        client.reading = reading;
+        if reading == Reading::WaitsForMemory {
+            self.ledger.starve(client.key);
         }
         // A client with a blocking command is still read, so that its disconnection is noticed; its input is bounded anyway.
-        if !client.is_blocked {
-            client.is_paused = true;
+        if !matches!(client.state, State::Blocked(_)) {
             io.pause_input();
         }
     }
@@ -119,15 +123,20 @@ impl Shard {
     /// Handles the end of a client's input.
     fn note_end(&mut self, client: &mut Client, io: &mut Io<'_>) {
         if io.input_ended() {
-            if client.is_blocked {
+            if let State::Blocked(_) = client.state {
                 // Otherwise the command could take an element out of a list for a client that is gone.
                 return io.abort();
             }
-            client.ends |= client.waits == Waits::No && !client.is_paused;
+            match (client.reading, client.front) {
+                // Half a request cannot be withdrawn.
+                (Reading::On, Front::Upload(_)) => return io.abort(),
+                (Reading::On, _) => client.close(),
+                _ => {}
+            }
         }
-        if client.ends {
+        if let State::Closing(_) = client.state {
             io.pause_input();
-            if client.queue.is_empty() {
+            if client.in_flight == 0 {
                 io.finish();
             }
         }
@@ -148,7 +157,7 @@ impl Shard {
             Ok(_) => self.dispatch_text(client, io, &text),
             Err(error) => {
                 self.answer(client, io, |writer| writer.protocol_error(error));
-                client.ends = true;
+                client.close();
                 Served::Done
             }
         };
@@ -166,20 +175,25 @@ impl Shard {
 
 /// Finds the end of the request at the front of the input.
 #[inline]
-fn front(client: &mut Client, input: &[u8]) -> Front {
-    if let Some(bytes) = client.framed.take() {
-        return Front::Complete(bytes);
-    }
-    match client.framer.advance(&input[client.scanned..]) {
+fn framed(client: &mut Client, input: &[u8]) -> Framed {
+    let scanned = match client.front {
+        Front::Complete(bytes) => {
+            client.front = Front::Arriving(0);
+            return Framed::Complete(bytes);
+        }
+        Front::Arriving(bytes) => bytes,
+        // It is passed on before.
+        Front::Upload(_) => return Framed::Partial,
+    };
+    match client.framer.advance(&input[scanned..]) {
         Ok(advance) if advance.is_complete => {
-            let bytes = client.scanned + advance.consumed;
-            client.scanned = 0;
-            Front::Complete(bytes)
+            client.front = Front::Arriving(0);
+            Framed::Complete(scanned + advance.consumed)
         }
         Ok(advance) => {
-            client.scanned += advance.consumed;
-            Front::Partial
+            client.front = Front::Arriving(scanned + advance.consumed);
+            Framed::Partial
         }
-        Err(error) => Front::Malformed(error),
+        Err(error) => Framed::Malformed(error),
     }
 }

@@ -3,7 +3,7 @@
 use reactor::{ConnectFailure, ConnectionId, Io, LoopContext, Neighbour, Outgoing, Protocol};
 
 /// See the module. Operations on a closed connection have no effect.
-pub(crate) trait Wires {
+pub(crate) trait Connections {
     /// The buffer to which its output is appended.
     fn output(&mut self, id: ConnectionId) -> Option<&mut Vec<u8>>;
     /// Bytes that the kernel has not accepted.
@@ -12,6 +12,10 @@ pub(crate) trait Wires {
     fn resume(&mut self, id: ConnectionId);
     /// Requests a call of its `writable` once it has room.
     fn notify_writable(&mut self, id: ConnectionId);
+    /// Schedules a call of its `input`, whether or not its reading was paused.
+    fn wake(&mut self, id: ConnectionId);
+    /// Reports what is held for it beside its buffers.
+    fn keep(&mut self, id: ConnectionId, bytes: usize);
     /// Closes it once all output is sent.
     fn finish(&mut self, id: ConnectionId);
     /// Closes it at once.
@@ -20,7 +24,7 @@ pub(crate) trait Wires {
     fn connect(&mut self, to: Outgoing, protocol: Box<dyn Protocol>) -> Result<ConnectionId, ConnectFailure>;
 }
 
-impl Wires for Io<'_> {
+impl Connections for Io<'_> {
     fn output(&mut self, id: ConnectionId) -> Option<&mut Vec<u8>> {
         if self.id() == id {
             return Some(Io::output(self));
@@ -46,6 +50,20 @@ impl Wires for Io<'_> {
         }
     }
 
+    fn wake(&mut self, id: ConnectionId) {
+        match self.id() == id {
+            true => self.call_input(),
+            false => self.neighbour(id).into_iter().for_each(|mut at| at.call_input()),
+        }
+    }
+
+    fn keep(&mut self, id: ConnectionId, bytes: usize) {
+        match self.id() == id {
+            true => Io::keep(self, bytes),
+            false => self.neighbour(id).into_iter().for_each(|mut at| at.keep(bytes)),
+        }
+    }
+
     fn finish(&mut self, id: ConnectionId) {
         match self.id() == id {
             true => Io::finish(self),
@@ -65,7 +83,7 @@ impl Wires for Io<'_> {
     }
 }
 
-impl Wires for LoopContext<'_> {
+impl Connections for LoopContext<'_> {
     fn output(&mut self, id: ConnectionId) -> Option<&mut Vec<u8>> {
         self.connection(id).map(Neighbour::into_output)
     }
@@ -80,6 +98,14 @@ impl Wires for LoopContext<'_> {
 
     fn notify_writable(&mut self, id: ConnectionId) {
         self.connection(id).into_iter().for_each(|mut at| at.notify_writable());
+    }
+
+    fn wake(&mut self, id: ConnectionId) {
+        self.connection(id).into_iter().for_each(|mut at| at.call_input());
+    }
+
+    fn keep(&mut self, id: ConnectionId, bytes: usize) {
+        self.connection(id).into_iter().for_each(|mut at| at.keep(bytes));
     }
 
     fn finish(&mut self, id: ConnectionId) {

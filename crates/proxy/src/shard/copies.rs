@@ -16,6 +16,11 @@ impl Copies {
         self.bytes.extend_from_slice(request);
     }
 
+    /// Bytes of storage.
+    pub(crate) fn held_bytes(&self) -> usize {
+        self.bytes.capacity()
+    }
+
     pub(crate) fn front(&self, bytes: u32) -> &[u8] {
         &self.bytes[self.start..self.start + bytes as usize]
     }

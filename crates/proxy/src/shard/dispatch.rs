@@ -8,13 +8,16 @@ use resp::codec::{Arguments, ReplyWriter};
 use super::Shard;
 use super::admission::Served;
 use super::client::reply_queue::{WHOLE, written};
-use super::client::{Client, Mode, Replies};
-use super::expected::{Expected, Role};
+use super::client::{Client, Replies, State};
+use super::pending::{PendingRequest, Role};
 use super::slab::Key;
 use crate::commands::{Command, CommandId, CommandRequest, Handling, Local, Span, TransactionCommand};
 
 /// Pause between two lines of the log about clients that speak HTTP.
 const HTTP_LOG_PAUSE_NS: u64 = 60_000_000_000;
+/// Largest request on a shared connection if its key's node alone serves it. The smallest `proto-max-bulk-len` and
+/// `client-query-buffer-limit` of a Redis are 1 MiB: it closes a connection with a larger argument, and others would lose their replies.
+const SHARED_REQUEST_BYTES_MAX: usize = 1 << 20;
 
 /// The bytes of a request: in its client's input, or separate.
 #[derive(Clone, Debug)]
@@ -86,11 +89,13 @@ impl Shard {
         let at = command.only_key.filter(|_| command.takes(client.framer.arguments()))?;
         let key = arguments.nth(at - 1)?;
         let node = self.node_of(key);
-        match self.link_for(client.lane, node, id, io) {
+        if range.len() > SHARED_REQUEST_BYTES_MAX {
+            return None;
+        }
+        Some(match self.link_for(client.pool, node, id, io) {
             Some(to) => self.forward(client, io, &Source::Input(range.clone()), to, id),
             None => self.answer_down(client, io, node),
-        }
-        Some(Served::Done)
+        })
     }
 
     pub(super) fn dispatch_from_input(&mut self, client: &mut Client, io: &mut Io<'_>, range: Range<usize>) -> Served {
@@ -133,7 +138,7 @@ impl Shard {
             return self.reject(client, io, text.as_bytes());
         }
         let order = Order { id, source, spans };
-        if let Mode::Transaction(_) = client.mode {
+        if let State::Transaction(_) = client.state {
             return self.in_transaction(client, io, &order, handling);
         }
         self.handle(client, io, &order, handling)
@@ -202,9 +207,25 @@ impl Shard {
 
     fn send_by_keys(&mut self, client: &mut Client, io: &mut Io<'_>, order: &Order<'_>) -> Served {
         match self.one_node(order, io) {
+            Ok(node)
+                if order.source.bytes(io).len() > SHARED_REQUEST_BYTES_MAX && matches!(client.state, State::Shared) =>
+            {
+                self.send_reserved(client, io, order, node, State::Reserved)
+            }
             Ok(node) => self.send_to_node(client, io, order, node),
+            // A script without keys runs on any node.
+            Err(_) if self.is_script_without_keys(order, io) => {
+                let node = self.any_node();
+                self.send_to_node(client, io, order, node)
+            }
             Err(text) => self.refuse(client, io, text.as_bytes()),
         }
+    }
+
+    fn is_script_without_keys(&mut self, order: &Order<'_>, io: &Io<'_>) -> bool {
+        let name = &*self.table.get(order.id).name;
+        let is_script = matches!(name, "eval" | "eval_ro" | "evalsha" | "evalsha_ro" | "fcall" | "fcall_ro");
+        is_script && matches!(self.nodes_of_keys(order, io), KeyNodes::None)
     }
 
     /// Sends a request to a node, or to a replica of it, on the shared connection.
@@ -215,11 +236,10 @@ impl Shard {
         order: &Order<'_>,
         node: u16,
     ) -> Served {
-        match self.link_for(client.lane, node, order.id, io) {
+        match self.link_for(client.pool, node, order.id, io) {
             Some(to) => self.forward(client, io, &order.source, to, order.id),
             None => self.answer_down(client, io, node),
         }
-        Served::Done
     }
 
     /// Appends a request to a node connection's output, and records the receiver of its reply.
@@ -231,38 +251,33 @@ impl Shard {
         source: &Source<'_>,
         (link, node): (Key, u16),
         command: CommandId,
-    ) {
+    ) -> Served {
+        let Some(link) = self.links.get_mut(link) else { return self.answer_down(client, io, node) };
+        if link.owner == Key::NONE && link.is_full() {
+            link.waiting.push(client.key);
+            return Served::WaitsForNode;
+        }
+        let Some((bytes, mut neighbour)) = source.bytes_and(io, link.id) else {
+            return self.answer_down(client, io, node);
+        };
+        neighbour.output().extend_from_slice(bytes);
         let is_cluster = self.cluster.is_some();
-        let sent = self.links.get_mut(link).and_then(|link| {
-            let (bytes, mut neighbour) = source.bytes_and(io, link.id)?;
-            neighbour.output().extend_from_slice(bytes);
-            if is_cluster {
-                link.copies.push(bytes);
-            }
-            Some((bytes.len() as u32, link))
-        });
-        let Some((bytes, link)) = sent else { return self.answer_down(client, io, node) };
+        if is_cluster {
+            link.copies.push(bytes);
+            neighbour.keep(link.copies.held_bytes());
+        }
         let role = match client.replies {
             Replies::On => Role::Reply(client.queue.push(node)),
             _ => Role::Dropped,
         };
-        client.request_bytes += bytes as usize;
         let reserved = client.window.reply_bytes();
-        self.reserved_bytes += reserved as usize;
-        let copied = if is_cluster { bytes } else { 0 };
-        let sent_ns = self.lp.now_ns();
-        link.expected.push_back(Expected {
-            client: client.key,
-            role,
-            command,
-            bytes,
-            reserved,
-            copied,
-            redirects: 0,
-            sent_ns,
-        });
+        self.ledger.reserved_bytes += reserved as usize;
+        let copied = if is_cluster { bytes.len() as u32 } else { 0 };
+        let request = PendingRequest::new(client.key, role, command, bytes.len(), self.lp.now_ns());
+        link.expect(client, PendingRequest { reserved, copied, ..request });
         self.counters.sent(node);
         client.replies = after_one(client.replies);
+        Served::Done
     }
 
     /// Ends a connection on which a browser speaks HTTP, as Redis does: a page of another site could otherwise send commands in the body
@@ -276,7 +291,7 @@ impl Shard {
             tracing::warn!(client = %io.peer(), text);
         }
         self.counters.refused.add(1);
-        client.ends = true;
+        client.close();
         io.abort();
         Served::Done
     }
@@ -289,12 +304,19 @@ impl Shard {
         Served::Done
     }
 
+    /// Answers with an error reply.
     #[cold]
-    pub(super) fn answer_down(&mut self, client: &mut Client, io: &mut Io<'_>, node: u16) {
-        let reply = self.nodes[usize::from(node)].down();
+    pub(super) fn refuse_with(&mut self, client: &mut Client, io: &mut Io<'_>, reply: &[u8]) -> Served {
         self.counters.refused.add(1);
-        self.answer_bytes(client, io, &reply);
-        self.refresh_slots(io);
+        self.answer_bytes(client, io, reply);
+        Served::Done
+    }
+
+    #[cold]
+    pub(super) fn answer_down(&mut self, client: &mut Client, io: &mut Io<'_>, node: u16) -> Served {
+        let reply = self.unavailable(client.pool, node);
+        self.refuse_with(client, io, &reply);
+        Served::Done
     }
 
     /// Answers a request without a node.
@@ -309,9 +331,8 @@ impl Shard {
         if replies != Replies::On {
             return;
         }
-        let (number, kept) = (client.queue.push(WHOLE), client.queue.kept_bytes());
-        client.queue.answer(number, reply, io.output(), &mut self.pool);
-        self.kept_bytes = self.kept_bytes + client.queue.kept_bytes() - kept;
+        let number = client.queue.push(WHOLE);
+        client.queue.answer(number, reply, io.output(), &mut self.buffers);
     }
 }
 
@@ -337,9 +358,7 @@ fn not_now(client: &Client, command: &Command) -> Option<String> {
             command.name
         ));
     }
-    let is_leaving = matches!(handling, Handling::Subscription(subscription) if !subscription.is_joining());
-    (client.replies != Replies::On && matches!(handling, Handling::Subscription(_)) && !is_leaving)
-        .then(|| "ERR replies are switched off: a subscriber would get nothing".to_owned())
+    None
 }
 
 /// The error text of Redis.

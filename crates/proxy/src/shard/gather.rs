@@ -15,10 +15,10 @@ pub(crate) enum Joining {
     Confirmed(super::client::subscription_state::Confirmation),
     /// A single part, which is the reply: of a request that was redirected to another node.
     Only,
-    /// No reply, of a request whose reply is not wanted: only its place among the replies is kept, for which later commands wait.
-    Nothing,
+    /// A single part, which is the reply to SELECT of this database.
+    Selected(u32),
     /// SCAN's single part, from the node at this position among `places`: see [`scan_cursor`].
-    Scan { place: u64, places: u64 },
+    Scan { place: u64, places: u64, mark: u8 },
 }
 
 /// One node's part.
@@ -38,8 +38,8 @@ pub(crate) struct Gather {
     pub(crate) parts: Vec<Part>,
     pub(crate) parts_left: usize,
     /// Bytes received in all parts.
-    pub(crate) bytes: usize,
-    /// Whether the parts exceeded the bound: the one that is being received is dropped, and the reply is an error.
+    bytes: usize,
+    /// Whether the parts exceeded the bound: they are dropped, and the reply is an error.
     pub(crate) is_too_large: bool,
     /// Whether the reply is not wanted.
     pub(crate) is_dropped: bool,
@@ -57,15 +57,19 @@ impl Gather {
         (self.parts.len() - 1) as u16
     }
 
+    /// Bytes that it holds, beside the records of its requests.
+    pub(crate) fn held_bytes(&self) -> usize {
+        if self.is_too_large { 0 } else { self.bytes }
+    }
+
     /// Appends bytes to a part. `bytes_max`: see [`crate::config::ProxyLimits::joined_bytes_max`].
     pub(crate) fn receive(&mut self, part: u16, bytes: &[u8], is_complete: bool, bytes_max: usize) {
         self.bytes += bytes.len();
-        self.is_too_large |= self.bytes > bytes_max;
-        let reply = &mut self.parts[usize::from(part)].reply;
-        if self.is_too_large {
-            *reply = Vec::new();
-        } else {
-            reply.extend_from_slice(bytes);
+        if self.bytes > bytes_max && !std::mem::replace(&mut self.is_too_large, true) {
+            self.parts.iter_mut().for_each(|part| part.reply = Vec::new());
+        }
+        if !self.is_too_large {
+            self.parts[usize::from(part)].reply.extend_from_slice(bytes);
         }
         if is_complete {
             self.complete(part);
@@ -86,28 +90,30 @@ impl Gather {
 
     /// The joined reply. `name_of` returns a node's name.
     pub(crate) fn joined<'n>(&self, version: ProtocolVersion, name_of: &dyn Fn(u16) -> &'n str) -> Vec<u8> {
-        if matches!(self.joining, Joining::Nothing) {
-            return Vec::new();
-        }
         if self.is_too_large {
             return b"-ERR the joined reply is larger than the proxy may hold (see --joined-bytes-max)\r\n".to_vec();
         }
         let joined = Joined { gather: self, version, name_of };
         match &self.joining {
             Joining::Values(parts) => joined.values(parts),
-            Joining::Scan { place, places } => joined.scan(*place, *places),
-            Joining::Only => self.parts.first().map_or(Vec::new(), |part| part.reply.clone()),
+            Joining::Scan { place, places, mark } => joined.scan(*place, *places, *mark),
+            Joining::Only | Joining::Selected(_) => self.parts.first().map_or(Vec::new(), |part| part.reply.clone()),
             // Confirmations are written by `Shard::confirmation`.
-            Joining::Nothing | Joining::Confirmed(_) => Vec::new(),
+            Joining::Confirmed(_) => Vec::new(),
             Joining::All(join) => joined.all(*join),
         }
     }
 }
 
-/// SCAN's cursor for clients: the node's own cursor times the number of nodes, plus the node's position. 0 begins with the first
-/// node, and is returned after the last.
-pub(crate) fn scan_cursor(cursor: u64, places: u64) -> (u64, u64) {
-    (cursor / places, cursor % places)
+/// Number of different marks of nodes in cursors.
+const SCAN_MARKS: u64 = 256;
+
+/// The parts of SCAN's cursor for clients: the node's own cursor, the node's position, and a mark of the node. A cursor is that of its
+/// node alone: of a replica that took over, or of another list's node, the scan begins anew, and may return keys twice. 0 begins with the
+/// first node, and is returned after the last.
+pub(crate) fn scan_cursor(cursor: u64, places: u64) -> (u64, u64, u8) {
+    let (both, mark) = (cursor / SCAN_MARKS, (cursor % SCAN_MARKS) as u8);
+    (both / places, both % places, mark)
 }
 
 struct Joined<'g, 'n> {
@@ -155,8 +161,9 @@ impl Joined<'_, '_> {
             Join::Sum => self.integer(|all| all.fold(0, i64::saturating_add)),
             Join::Least => self.integer(|all| all.min().unwrap_or(0)),
             Join::Lists => self.lists(),
-            Join::Texts => self.texts(),
             Join::LeastOfEach => self.least_of_each(),
+            Join::Texts => self.texts(),
+            Join::Counts => self.counts(),
             Join::Any | Join::Same => self.any(),
         }
     }
@@ -224,6 +231,28 @@ impl Joined<'_, '_> {
         })
     }
 
+    fn counts(&self) -> Vec<u8> {
+        let mut sums: Vec<(&[u8], i64)> = Vec::new();
+        for (number, list) in self.views().filter_map(|view| view.elements()).enumerate() {
+            let mut elements = list.into_iter();
+            let pairs = std::iter::from_fn(|| Some((elements.next()?.text()?, elements.next()?)));
+            for (at, (name, count)) in pairs.enumerate() {
+                let count = if let ReplyView::Integer(count) = count { count } else { 0 };
+                match sums.get_mut(at).filter(|_| number > 0) {
+                    Some((_, sum)) => *sum += count,
+                    None => sums.push((name, count)),
+                }
+            }
+        }
+        self.write(|writer| {
+            writer.array(2 * sums.len() as u64);
+            for (name, sum) in sums {
+                writer.bulk(name);
+                writer.integer(sum);
+            }
+        })
+    }
+
     /// One of the parts that are not null; the choice varies from request to request.
     fn any(&self) -> Vec<u8> {
         let present: Vec<_> = self.gather.parts.iter().filter(|part| view(&part.reply) != ReplyView::Null).collect();
@@ -250,7 +279,7 @@ impl Joined<'_, '_> {
         reply
     }
 
-    fn scan(&self, place: u64, places: u64) -> Vec<u8> {
+    fn scan(&self, place: u64, places: u64, mark: u8) -> Vec<u8> {
         let Some(part) = self.gather.parts.first() else { return Vec::new() };
         let found = view(&part.reply).elements().and_then(|mut elements| {
             let cursor: u64 = std::str::from_utf8(elements.next()?.text()?).ok()?.parse().ok()?;
@@ -259,8 +288,10 @@ impl Joined<'_, '_> {
         let Some((cursor, ReplyView::Array(keys))) = found else { return part.reply.clone() };
         let next = match cursor {
             0 if place + 1 == places => Some(0),
-            0 => Some(place + 1),
-            cursor => cursor.checked_mul(places).and_then(|cursor| cursor.checked_add(place)),
+            0 => Some((place + 1) * SCAN_MARKS),
+            cursor => cursor
+                .checked_mul(places)
+                .and_then(|cursor| cursor.checked_add(place)?.checked_mul(SCAN_MARKS)?.checked_add(u64::from(mark))),
         };
         let Some(next) = next else {
             return b"-ERR the node's cursor is too large to combine with the node's number\r\n".to_vec();
@@ -315,12 +346,17 @@ mod tests {
         check(Joining::All(Join::Lists), &["*1\r\n$1\r\nx\r\n", "*0\r\n"], "*1\r\n$1\r\nx\r\n");
         check(Joining::All(Join::Any), &["$-1\r\n", "$1\r\nk\r\n"], "$1\r\nk\r\n");
         check(Joining::All(Join::Any), &["$-1\r\n", "$-1\r\n"], "$-1\r\n");
-        check(Joining::All(Join::LeastOfEach), &["*2\r\n:1\r\n:0\r\n", "*2\r\n:1\r\n:1\r\n"], "*2\r\n:1\r\n:0\r\n");
         check(
             Joining::All(Join::Texts),
             &["$1\r\nx\r\n", "$0\r\n\r\n"],
             "$25\r\n# Node a\r\nx\r\n# Node b\r\n\r\n\r\n",
         );
+        check(
+            Joining::All(Join::Counts),
+            &["*4\r\n$1\r\nx\r\n:1\r\n$1\r\ny\r\n:0\r\n", "*4\r\n$1\r\nx\r\n:2\r\n$1\r\ny\r\n:5\r\n"],
+            "*4\r\n$1\r\nx\r\n:3\r\n$1\r\ny\r\n:5\r\n",
+        );
+        check(Joining::All(Join::LeastOfEach), &["*2\r\n:1\r\n:0\r\n", "*2\r\n:1\r\n:1\r\n"], "*2\r\n:1\r\n:0\r\n");
     }
 
     #[test]
@@ -332,11 +368,11 @@ mod tests {
 
     #[test]
     fn a_cursor_leads_through_all_nodes() {
-        let scan = |place| Joining::Scan { place, places: 3 };
-        check(scan(1), &["*2\r\n$2\r\n10\r\n*0\r\n"], "*2\r\n$2\r\n31\r\n*0\r\n");
-        check(scan(1), &["*2\r\n$1\r\n0\r\n*1\r\n$1\r\nk\r\n"], "*2\r\n$1\r\n2\r\n*1\r\n$1\r\nk\r\n");
+        let scan = |place| Joining::Scan { place, places: 3, mark: 7 };
+        check(scan(1), &["*2\r\n$2\r\n10\r\n*0\r\n"], "*2\r\n$4\r\n7943\r\n*0\r\n");
+        check(scan(1), &["*2\r\n$1\r\n0\r\n*1\r\n$1\r\nk\r\n"], "*2\r\n$3\r\n512\r\n*1\r\n$1\r\nk\r\n");
         check(scan(2), &["*2\r\n$1\r\n0\r\n*0\r\n"], "*2\r\n$1\r\n0\r\n*0\r\n");
-        assert_eq!(scan_cursor(31, 3), (10, 1));
+        assert_eq!((scan_cursor(7943, 3), scan_cursor(512, 3)), ((10, 1, 7), (0, 2, 0)));
         check(scan(0), &["-ERR x\r\n"], "-ERR x\r\n");
     }
 

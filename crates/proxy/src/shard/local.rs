@@ -1,5 +1,5 @@
-//! Commands that the proxy handles: they change the client's state here, because node connections are shared. PING and COMMAND are
-//! then sent to nodes.
+//! Commands that the proxy answers: they concern the client's state, which is kept here because node connections are shared, or the
+//! proxy itself, which answers while nodes are down. COMMAND is sent to a node.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -9,12 +9,16 @@ use subtle::ConstantTimeEq;
 
 use super::Shard;
 use super::admission::Served;
-use super::client::{Client, Mode, Replies};
+use super::client::{Client, Replies, State};
 use super::dispatch::Order;
+use super::gather::Joining;
 use crate::commands::{CommandRequest, Join, Local};
+use crate::metrics::LoopCounters;
 
 /// The server version in the reply to HELLO: the version whose commands the proxy knows.
 const REDIS_VERSION: &str = "7.0.15";
+/// Largest name of a client, in bytes.
+const NAME_BYTES_MAX: usize = 1024;
 const NO_PASSWORD: &[u8] = b"ERR AUTH <password> called without any password configured for the default user. Are you sure your configuration \
 is correct?";
 const WRONG_PASSWORD: &[u8] = b"WRONGPASS invalid username-password pair or user is disabled.";
@@ -39,10 +43,11 @@ impl Shard {
                 Served::Done
             }
             Local::Hello => self.hello(client, io, order),
+            Local::Info => self.info(client, io, order),
             Local::Ping => self.ping(client, io, order),
             Local::Quit => {
                 self.answer_bytes(client, io, b"+OK\r\n");
-                client.ends = true;
+                client.close();
                 Served::Done
             }
             Local::Reset => self.reset(client, io),
@@ -77,14 +82,62 @@ impl Shard {
         if request.len() > 2 {
             return self.refuse(client, io, b"ERR wrong number of arguments for 'ping' command");
         }
-        if !client.is_subscriber() {
-            return self.send_to_all(client, io, order, Join::Same);
+        let text = request.get(1).map(<[u8]>::to_vec);
+        let is_subscriber = client.is_subscriber();
+        self.answer(client, io, |writer| match text {
+            text if is_subscriber => {
+                writer.array(2);
+                writer.bulk(b"pong");
+                writer.bulk(&text.unwrap_or_default());
+            }
+            Some(text) => writer.bulk(&text),
+            None => writer.simple("PONG"),
+        });
+        Served::Done
+    }
+
+    /// INFO: the proxy's own, with a section on the nodes. The section `server` alone is that of all nodes: `reshard` recognises them by it.
+    fn info(&mut self, client: &mut Client, io: &mut Io<'_>, order: &Order<'_>) -> Served {
+        let request = order.request(io);
+        if request.len() == 2 && request.is_word(1, b"server") {
+            return self.send_to_all(client, io, order, Join::Texts);
         }
-        let text = request.get(1).unwrap_or_default().to_vec();
-        self.answer(client, io, |writer| {
-            writer.array(2);
-            writer.bulk(b"pong");
-            writer.bulk(&text);
+        let is_all = |at: usize| ["default", "all", "everything"].iter().any(|all| request.is_word(at, all.as_bytes()));
+        let is_wanted = |section: &str| {
+            request.len() == 1 || (1..request.len()).any(|at| is_all(at) || request.is_word(at, section.as_bytes()))
+        };
+        let sum = |of: fn(&LoopCounters) -> u64| self.all_counters.iter().map(|counters| of(counters)).sum::<u64>();
+        let answered = |counters: &LoopCounters| counters.nodes.iter().map(|node| node.requests.answered.get()).sum();
+        let is_down =
+            |node: u16| self.all_counters.iter().any(|counters| counters.nodes[usize::from(node)].is_down.get() > 0);
+        let down = self.node_numbers.iter().filter(|node| is_down(**node)).count();
+        let mut nodes = format!("nodes:{}\r\nnodes_down:{down}\r\n", self.node_numbers.len());
+        for (place, node) in self.node_numbers.iter().enumerate() {
+            let state = if is_down(*node) { "down" } else { "up" };
+            let name = &self.nodes[usize::from(*node)].config.name;
+            nodes.push_str(&format!("node{place}:name={name},state={state}\r\n"));
+        }
+        let clients = sum(|counters| counters.clients.get());
+        let texts = [
+            (
+                "Server",
+                format!(
+                    "redis_version:{REDIS_VERSION}\r\nredis_mode:standalone\r\nprocess_id:{}\r\n",
+                    std::process::id()
+                ),
+            ),
+            ("Clients", format!("connected_clients:{clients}\r\n")),
+            ("Persistence", "loading:0\r\n".to_owned()),
+            ("Stats", format!("total_commands_processed:{}\r\n", sum(answered))),
+            ("Replication", "role:master\r\nconnected_slaves:0\r\n".to_owned()),
+            ("Nodes", nodes),
+        ];
+        let wanted = texts.iter().filter(|(section, _)| is_wanted(section));
+        let text = wanted.map(|(section, text)| format!("# {section}\r\n{text}")).collect::<Vec<_>>().join("\r\n");
+        let version = client.version;
+        self.answer(client, io, |writer| match version {
+            ProtocolVersion::Resp3 => writer.verbatim(*b"txt", text.as_bytes()),
+            ProtocolVersion::Resp2 => writer.bulk(text.as_bytes()),
         });
         Served::Done
     }
@@ -112,7 +165,7 @@ impl Shard {
     }
 
     fn hello(&mut self, client: &mut Client, io: &mut Io<'_>, order: &Order<'_>) -> Served {
-        if !client.queue.is_empty() {
+        if client.in_flight > 0 {
             return Served::Waits;
         }
         let request = order.request(io);
@@ -126,6 +179,9 @@ impl Shard {
         let Some(options) = hello_options(&request) else {
             return self.refuse(client, io, b"ERR Syntax error in HELLO option");
         };
+        if let Some(problem) = options.name.and_then(name_problem) {
+            return self.refuse(client, io, problem);
+        }
         if let Some((user, password)) = options.login {
             if !self.opens(user, password) {
                 return self.refuse(client, io, WRONG_PASSWORD);
@@ -138,10 +194,10 @@ impl Shard {
             return self.refuse(client, io, text.as_bytes());
         }
         if let Some(name) = options.name {
-            client.name = name.to_vec();
+            client.set_name(name);
         }
-        let database = self.lanes[usize::from(client.lane)].database;
-        if !self.move_to_lane(client, version, database) {
+        let database = self.pools[usize::from(client.pool)].database;
+        if !self.move_to_pool(client, version, database) {
             return self.refuse(client, io, b"ERR too many databases are in use");
         }
         self.answer_hello(client, io);
@@ -149,7 +205,7 @@ impl Shard {
     }
 
     fn answer_hello(&mut self, client: &mut Client, io: &mut Io<'_>) {
-        let (id, version) = (client.key.number() as i64, client.version);
+        let (id, version) = (client.number as i64, client.version);
         self.answer(client, io, |writer| {
             writer.map(7);
             writer.bulk(b"server");
@@ -170,43 +226,65 @@ impl Shard {
     }
 
     /// Moves a client, whose commands are all answered, to the connections of another protocol or database.
-    fn move_to_lane(&mut self, client: &mut Client, version: ProtocolVersion, database: u32) -> bool {
-        let Some(lane) = self.lane(version, database) else { return false };
-        (client.lane, client.version) = (lane, version);
+    fn move_to_pool(&mut self, client: &mut Client, version: ProtocolVersion, database: u32) -> bool {
+        let Some(pool) = self.pool(version, database) else { return false };
+        (client.pool, client.version) = (pool, version);
         true
     }
 
     fn select(&mut self, client: &mut Client, io: &mut Io<'_>, order: &Order<'_>) -> Served {
-        if !client.queue.is_empty() {
+        if client.in_flight > 0 {
             return Served::Waits;
         }
         let Some(database) = order.request(io).number(1) else {
             return self.refuse(client, io, b"ERR invalid DB index");
         };
-        let database = u32::try_from(database).ok().filter(|database| *database < self.config.databases);
-        match database {
-            Some(database) if self.move_to_lane(client, client.version, database) => {
-                self.answer_bytes(client, io, b"+OK\r\n");
-                Served::Done
-            }
-            Some(_) => self.refuse(client, io, b"ERR too many databases are in use"),
-            None => self.refuse(client, io, b"ERR DB index is out of range"),
+        let Ok(database) = u32::try_from(database) else {
+            return self.refuse(client, io, b"ERR DB index is out of range");
+        };
+        if database >= self.databases {
+            // A node knows whether it exists. Its reply is joined, so that `Shard::selected` sees it.
+            return self.ask_database(client, io, order, database);
+        }
+        match self.move_to_pool(client, client.version, database) {
+            true => self.answer_bytes(client, io, b"+OK\r\n"),
+            false => return self.refuse(client, io, b"ERR too many databases are in use"),
+        }
+        Served::Done
+    }
+
+    /// Asks a node for a database that no client of the loop has used, over a reserved connection.
+    fn ask_database(&mut self, client: &mut Client, io: &mut Io<'_>, order: &Order<'_>, database: u32) -> Served {
+        let node = self.any_node();
+        let link = match self.take_own(client, node, io) {
+            Ok(link) => link,
+            Err(reply) => return self.refuse_with(client, io, &reply),
+        };
+        client.state = State::Reserved(link);
+        self.send_joined(client, io, order, Joining::Selected(database), (link, node));
+        Served::Done
+    }
+
+    /// A node has answered SELECT of a database.
+    pub(super) fn selected(&mut self, client: &mut Client, database: u32, reply: &[u8]) {
+        if reply.first() == Some(&b'+') && self.move_to_pool(client, client.version, database) {
+            self.databases = self.databases.max(database + 1);
         }
     }
 
     /// RESET: puts the client in the state of a new connection.
     fn reset(&mut self, client: &mut Client, io: &mut Io<'_>) -> Served {
-        if !client.queue.is_empty() {
+        if client.in_flight > 0 {
             return Served::Waits;
         }
         self.end_subscriptions(client, io);
         client.replies = Replies::On;
         client.is_authenticated = self.config.password.is_none();
-        client.name.clear();
-        if let Mode::Transaction(_) = client.mode {
+        client.set_name(&[]);
+        if let State::Transaction(_) = client.state {
             self.end_transaction(client, io);
         }
-        self.move_to_lane(client, ProtocolVersion::Resp2, self.config.database);
+        self.move_to_pool(client, ProtocolVersion::Resp2, self.config.database);
         self.answer_bytes(client, io, b"+RESET\r\n");
         Served::Done
     }
@@ -218,11 +296,10 @@ impl Shard {
         match () {
             () if word(b"SETNAME") => {
                 let name = request.get(2).unwrap_or_default();
-                if name.iter().any(|byte| !(b'!'..=b'~').contains(byte)) {
-                    let text = b"ERR Client names cannot contain spaces, newlines or special characters.";
-                    return self.refuse(client, io, text);
+                if let Some(problem) = name_problem(name) {
+                    return self.refuse(client, io, problem);
                 }
-                client.name = name.to_vec();
+                client.set_name(name);
                 self.answer_bytes(client, io, b"+OK\r\n");
             }
             () if word(b"GETNAME") => {
@@ -230,7 +307,7 @@ impl Shard {
                 self.answer(client, io, |writer| if name.is_empty() { writer.null() } else { writer.bulk(&name) });
             }
             () if word(b"ID") => {
-                let id = client.key.number() as i64;
+                let id = client.number as i64;
                 self.answer(client, io, |writer| writer.integer(id));
             }
             () if word(b"SETINFO") || word(b"NO-EVICT") || word(b"NO-TOUCH") => {
@@ -259,6 +336,14 @@ impl Shard {
         }
         Served::Done
     }
+}
+
+/// Why this may not be a client's name.
+fn name_problem(name: &[u8]) -> Option<&'static [u8]> {
+    if name.iter().any(|byte| !(b'!'..=b'~').contains(byte)) {
+        return Some(b"ERR Client names cannot contain spaces, newlines or special characters.");
+    }
+    (name.len() > NAME_BYTES_MAX).then_some(b"ERR Client names have at most 1024 bytes.")
 }
 
 /// The options after HELLO's version; none if they are malformed.

@@ -13,37 +13,40 @@
 //!
 //! | subject | file |
 //! |---|---|
-//! | a client, and its back-pressure | `client`, `window`, `admission` |
+//! | a client, its state, and its back-pressure | `client`, `window`, `admission` |
+//! | bytes held | `ledger` |
 //! | replies that a client waits for | `reply_queue`, `gather` |
-//! | dispatch of requests to nodes | `dispatch`, `scatter`, `stream` (large ones) |
+//! | dispatch of requests to nodes | `dispatch`, `scatter`, `upload` (large ones) |
 //! | commands that the proxy answers | `local` |
-//! | transactions, blocking commands, subscribers | `own`, `transaction`, `transaction_state`, `subscription`, `subscriptions` |
-//! | a node, its connections and their replies | `node`, `link`, `expected`, `receive` |
+//! | transactions, blocking commands, subscribers | `reserved`, `transaction`, `transaction_state`, `subscription`, `subscription_state` |
+//! | a node, its connections and their replies | `node`, `node_connection`, `pending`, `receive` |
 //! | Redis Cluster | `cluster`, `copies` |
-//! | work at the end of a tick | `upkeep` |
+//! | work at the end of a tick | `housekeeping` |
 //!
-//! Loops share only counters and the list of nodes. A loop's connections reach one another through [`wires`]; a client or a node connection is
+//! Loops share only counters and the list of nodes. A loop's connections reach one another through [`Connections`]; a client or a node connection is
 //! taken out of its slab for its own turn, so that it can access the others.
 
 mod admission;
 mod client;
 mod cluster;
+mod connections;
 mod copies;
 mod dispatch;
-mod expected;
 mod gather;
-mod link;
+mod housekeeping;
+mod ledger;
 mod local;
 mod node;
-mod own;
+mod node_connection;
+mod pending;
 mod receive;
+mod reserved;
 mod scatter;
 mod slab;
-mod stream;
 mod subscription;
 mod transaction;
-mod upkeep;
-mod wires;
+mod upload;
+mod window;
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -61,35 +64,33 @@ use client::Client;
 pub(crate) use client::Clients;
 use client::reply_queue::BufferPool;
 use cluster::Cluster;
-use expected::Expected;
-use link::{HandshakeSteps, Lane, Link};
+use connections::Connections;
+pub(crate) use housekeeping::Housekeeping;
+use ledger::Ledger;
 use node::Node;
-use receive::LinkProtocol;
+use node_connection::{HandshakeSteps, NodeConnection, Pool};
+use receive::NodeProtocol;
+use reserved::Orphan;
 use slab::{Key, Slab};
-pub(crate) use upkeep::Upkeep;
-use wires::Wires;
 
-/// Divisor of the memory bound above which clients begin to wait; replies in flight come on top.
-const PRESSURE_PART: usize = 2;
-/// Largest number of lanes of a loop: two protocols for each database that clients select.
-const LANES_MAX: usize = 2048;
+/// Largest number of pools of a loop: two protocols for each database that clients select.
+const POOLS_MAX: usize = 2048;
 /// Unsent bytes of a node connection at which the reactor stops reading it: never. A Redis node reads on while its replies wait,
 /// but another server may not; both sides would then wait for each other.
 const NODE_OUTPUT_BYTES: usize = usize::MAX / 4;
 
-/// State that a closed node connection leaves behind.
+/// A closed node connection, and why it ended.
 struct Broken {
-    node: u16,
-    owner: Key,
-    expected: std::collections::VecDeque<Expected>,
+    link: Box<NodeConnection>,
     reason: String,
-    is_subscribed: bool,
 }
 
 /// See the module.
 pub(crate) struct Shard {
     config: Arc<ProxyConfig>,
     counters: Arc<LoopCounters>,
+    /// Those of all loops.
+    all_counters: Vec<Arc<LoopCounters>>,
     lp: Loop,
     table: CommandTable,
     /// Whether a node has sent its table of commands, or was asked for it.
@@ -102,34 +103,26 @@ pub(crate) struct Shard {
     /// Only for Redis Cluster.
     cluster: Option<Box<Cluster>>,
     clients: Slab<Client>,
-    links: Slab<Link>,
-    lanes: Vec<Lane>,
+    links: Slab<NodeConnection>,
+    pools: Vec<Pool>,
     /// Idle reserved connections, for the next client that needs one.
     idle_links: Vec<Key>,
     own_links: usize,
-    pool: BufferPool,
+    buffers: BufferPool,
     /// Reused storage for the arguments of one request, and for the bytes of an inline request.
     spans: Vec<Span>,
     text: Vec<u8>,
     node_traffic: Arc<Traffic>,
     /// A number that differs from call to call.
     turn: u64,
-    kept_bytes: usize,
-    /// Bytes held by all connections of the loop, at the end of the last tick.
-    held_bytes: usize,
-    /// Estimated bytes of expected replies, from their clients' earlier replies.
-    reserved_bytes: usize,
-    /// Bound on the sum of both above which clients wait.
-    pressure_bytes: usize,
-    /// Whether all clients together hold more than permitted.
-    is_pressed: bool,
-    /// Clients that are not read until less is held.
-    starved: Vec<Key>,
+    ledger: Ledger,
+    /// Databases with lower numbers exist: a node has said so.
+    databases: u32,
     broken: Vec<Broken>,
     /// When the log had a line about a client that speaks HTTP.
     http_logged_ns: Option<u64>,
     /// Reserved connections of closed clients, and connections that were not read because of closed clients.
-    orphans: Vec<Key>,
+    orphans: Vec<Orphan>,
     released: Vec<reactor::ConnectionId>,
     /// For the protocols of connections that are opened here.
     this: std::rc::Weak<RefCell<Shard>>,
@@ -138,7 +131,7 @@ pub(crate) struct Shard {
 impl Shard {
     pub(crate) fn new(
         config: Arc<ProxyConfig>,
-        counters: Arc<LoopCounters>,
+        all_counters: Vec<Arc<LoopCounters>>,
         shared_nodes: Arc<SharedNodes>,
         lp: Loop,
     ) -> Rc<RefCell<Shard>> {
@@ -146,7 +139,8 @@ impl Shard {
         let list = shared_nodes.get();
         let shard = Rc::new_cyclic(|this| {
             RefCell::new(Shard {
-                counters,
+                counters: Arc::clone(&all_counters[lp.index()]),
+                all_counters,
                 table: CommandTable::new(),
                 has_asked_commands: false,
                 nodes: Vec::new(),
@@ -156,20 +150,16 @@ impl Shard {
                 cluster: (config.spread == Spread::Slots).then(Box::default),
                 clients: Slab::new(),
                 links: Slab::new(),
-                lanes: vec![Lane { version: ProtocolVersion::Resp2, database: config.database, links: Vec::new() }],
+                pools: vec![Pool::new(ProtocolVersion::Resp2, config.database)],
                 idle_links: Vec::new(),
                 own_links: 0,
-                pool: BufferPool::default(),
+                buffers: BufferPool::default(),
                 spans: Vec::new(),
                 text: Vec::new(),
                 node_traffic: Arc::new(traffic),
                 turn: lp.precise_now_ns() ^ (lp.index() as u64) << 32,
-                kept_bytes: 0,
-                held_bytes: 0,
-                reserved_bytes: 0,
-                pressure_bytes: config.limits.total_bytes_max / config.threads.max(1) / PRESSURE_PART,
-                is_pressed: false,
-                starved: Vec::new(),
+                ledger: Ledger::new(config.limits.total_bytes_max / config.threads.max(1)),
+                databases: config.database + 1,
                 broken: Vec::new(),
                 http_logged_ns: None,
                 orphans: Vec::new(),
@@ -235,50 +225,50 @@ impl Shard {
         self.node_numbers[self.list.placement.node(key, self.turn)]
     }
 
-    /// The lane of a protocol and a database; none if there are too many.
-    fn lane(&mut self, version: ProtocolVersion, database: u32) -> Option<u16> {
-        let known = self.lanes.iter().position(|lane| lane.version == version && lane.database == database);
-        known.map(|lane| lane as u16).or_else(|| {
-            let lane = self.lanes.len();
-            (lane < LANES_MAX).then(|| {
-                self.lanes.push(Lane { version, database, links: Vec::new() });
-                lane as u16
+    /// The pool of a protocol and a database; none if there are too many.
+    fn pool(&mut self, version: ProtocolVersion, database: u32) -> Option<u16> {
+        let known = self.pools.iter().position(|pool| pool.version == version && pool.database == database);
+        known.map(|pool| pool as u16).or_else(|| {
+            let pool = self.pools.len();
+            (pool < POOLS_MAX).then(|| {
+                self.pools.push(Pool::new(version, database));
+                pool as u16
             })
         })
     }
 
-    /// The connection to a node that clients of a lane share; it is opened if there is none. None: the node is down.
+    /// The connection to a node that clients of a pool share; it is opened if there is none. None: the node is down.
     #[inline]
-    fn shared_link(&mut self, lane: u16, node: u16, wires: &mut impl Wires) -> Option<Key> {
-        match self.lanes[usize::from(lane)].link(node) {
-            Key::NONE => self.open_shared(lane, node, wires),
+    fn shared_link(&mut self, pool: u16, node: u16, connections: &mut impl Connections) -> Option<Key> {
+        match self.pools[usize::from(pool)].connection(node) {
+            Key::NONE => self.open_shared(pool, node, connections),
             link => Some(link),
         }
     }
 
-    /// Connects to all nodes of the list for clients of the first lane, if configured. A node that cannot be reached is tried
+    /// Connects to all nodes of the list for clients of the first pool, if configured. A node that cannot be reached is tried
     /// again by the first request for it.
-    fn preconnect(&mut self, wires: &mut impl Wires) {
+    fn preconnect(&mut self, connections: &mut impl Connections) {
         if !self.config.preconnect {
             return;
         }
         for node in self.node_numbers.clone() {
-            self.shared_link(0, node, wires);
+            self.shared_link(0, node, connections);
         }
     }
 
     #[cold]
-    fn open_shared(&mut self, lane: u16, node: u16, wires: &mut impl Wires) -> Option<Key> {
-        let link = self.open_link(lane, node, Key::NONE, wires)?;
-        self.lanes[usize::from(lane)].set_link(node, link);
+    fn open_shared(&mut self, pool: u16, node: u16, connections: &mut impl Connections) -> Option<Key> {
+        let link = self.open_link(pool, node, Key::NONE, connections)?;
+        self.pools[usize::from(pool)].set_connection(node, link);
         Some(link)
     }
 
     /// Opens a connection to a node. None: the node is down, and is not tried now.
-    fn open_link(&mut self, lane: u16, node: u16, owner: Key, wires: &mut impl Wires) -> Option<Key> {
+    fn open_link(&mut self, pool: u16, node: u16, owner: Key, connections: &mut impl Connections) -> Option<Key> {
         let now_ns = self.lp.now_ns();
         let at = &self.nodes[usize::from(node)];
-        if !at.may_try(now_ns) {
+        if !at.may_try(now_ns) || self.pools[usize::from(pool)].refusal(node, now_ns).is_some() {
             return None;
         }
         let tls = match tls_of(&at.config, self.config.node_tls.as_ref()) {
@@ -294,18 +284,18 @@ impl Shard {
             traffic: Some(Arc::clone(&self.node_traffic)),
             tls,
         };
-        let key = self.links.insert(|key| Link::new(key, (node, lane), owner));
-        let protocol = LinkProtocol { key, shard: self.this.upgrade()?, lp: self.lp.clone() };
-        match wires.connect(outgoing, Box::new(protocol)) {
+        let key = self.links.insert(|key| NodeConnection::new(key, (node, pool), owner));
+        let protocol = NodeProtocol { key, shard: self.this.upgrade()?, lp: self.lp.clone() };
+        match connections.connect(outgoing, Box::new(protocol)) {
             Ok(id) => {
                 let link = self.links.get_mut(key)?;
                 link.id = id;
                 let wants_commands = !std::mem::replace(&mut self.has_asked_commands, true);
-                if let Some(output) = wires.output(id) {
+                if let Some(output) = connections.output(id) {
                     let wants_slots = self.cluster.is_some() && owner == Key::NONE;
                     let reads_replicas = wants_slots && self.config.reads_replicas;
                     let begin = HandshakeSteps { wants_commands, wants_slots, reads_replicas };
-                    link.begin(&self.config, &self.lanes[usize::from(lane)], begin, now_ns, output);
+                    link.begin(&self.config, &self.pools[usize::from(pool)], begin, now_ns, output);
                 }
                 Some(key)
             }
@@ -315,6 +305,13 @@ impl Shard {
                 None
             }
         }
+    }
+
+    /// The error reply if there is no connection to a node: it cannot be reached, or has refused the set-up.
+    fn unavailable(&self, pool: u16, node: u16) -> Vec<u8> {
+        let refusal = self.pools[usize::from(pool)].refusal(node, self.lp.now_ns());
+        refusal
+            .map_or_else(|| self.nodes[usize::from(node)].down(), |refusal| self.nodes[usize::from(node)].lost(refusal))
     }
 
     fn node_failed(&mut self, node: u16, failure: String) {
@@ -339,18 +336,14 @@ impl Shard {
     /// A client's connection has ended. The rest is cleaned up at the end of the tick.
     fn client_closed(&mut self, key: Key, reason: Closed) {
         let Some(mut client) = self.clients.remove(key) else { return };
-        let gathered: usize = client.gathers.iter().flatten().map(|gather| gather.bytes).sum();
-        self.kept_bytes = self.kept_bytes.saturating_sub(client.queue.kept_bytes() + gathered);
+        self.ledger.remove(&client);
         self.counters.clients.subtract(1);
         if matches!(reason, Closed::Stalled | Closed::Hoarded) {
             self.counters.stalled.add(1);
             tracing::info!(?reason, "a client was disconnected");
         }
-        if !client.holds.is_empty() {
-            self.note_stall(key);
-        }
         self.released.append(&mut client.holds);
-        self.orphan_links(&mut client);
+        self.orphan_links(&client);
         self.wake_loop();
     }
 

@@ -34,6 +34,11 @@ impl Node {
         self.config.name == config.name && self.config.address == config.address
     }
 
+    /// Whether it is one of these.
+    pub(crate) fn is_at_one_of(&self, list: &[NodeConfig]) -> bool {
+        list.iter().any(|config| self.is_at(config))
+    }
+
     /// Whether it may be tried now.
     pub(crate) fn may_try(&self, now_ns: u64) -> bool {
         now_ns >= self.retry_at_ns

@@ -1,16 +1,19 @@
-//! Expected replies of a node connection: for each request sent, the client that waits.
+//! Pending requests of a node connection: for each request sent, the client that waits.
 
 use super::slab::Key;
 use crate::commands::CommandId;
 
+/// Bytes that a pending request holds beside its own, for its records.
+pub(crate) const RECORD_BYTES: usize = 64;
+
 /// A request in flight.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Expected {
+pub(crate) struct PendingRequest {
     /// The client; [`Key::NONE`] for requests of the proxy itself.
     pub(crate) client: Key,
     pub(crate) role: Role,
     pub(crate) command: CommandId,
-    /// Bytes of the request.
+    /// Bytes that its client is charged with until it is answered.
     pub(crate) bytes: u32,
     /// Estimated size of its reply in bytes, from the client's replies so far.
     pub(crate) reserved: u32,
@@ -22,10 +25,17 @@ pub(crate) struct Expected {
     pub(crate) sent_ns: u64,
 }
 
-impl Expected {
+impl PendingRequest {
+    /// A client's request of this many bytes.
+    #[inline]
+    pub(crate) fn new(client: Key, role: Role, command: CommandId, bytes: usize, sent_ns: u64) -> PendingRequest {
+        let bytes = (bytes + RECORD_BYTES) as u32;
+        PendingRequest { client, role, command, bytes, reserved: 0, copied: 0, redirects: 0, sent_ns }
+    }
+
     /// A request of the proxy itself.
-    pub(crate) fn of_proxy(role: Role, command: CommandId, sent_ns: u64) -> Expected {
-        Expected { client: Key::NONE, role, command, bytes: 0, reserved: 0, copied: 0, redirects: 0, sent_ns }
+    pub(crate) fn of_proxy(role: Role, command: CommandId, sent_ns: u64) -> PendingRequest {
+        PendingRequest { bytes: 0, ..PendingRequest::new(Key::NONE, role, command, 0, sent_ns) }
     }
 }
 
@@ -38,11 +48,11 @@ pub(crate) enum Role {
     Part { gather: u16, part: u16 },
     /// A reply that is not passed on: after CLIENT REPLY OFF, or to a request that the proxy sent on the client's behalf.
     Dropped,
-    /// A step of the connection's handshake.
+    /// A request of the proxy itself on a node connection.
     Handshake(Step),
 }
 
-/// Steps of a node connection's handshake.
+/// Requests of the proxy itself on a node connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
     Auth,
@@ -53,4 +63,6 @@ pub(crate) enum Step {
     Command,
     /// CLUSTER SLOTS, also sent later.
     Slots,
+    /// PING on a subscriber's connection, which is silent otherwise.
+    Ping,
 }

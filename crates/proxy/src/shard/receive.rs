@@ -1,41 +1,39 @@
 //! Replies: from a node connection's input to the waiting clients.
 //!
-//! A reply whose client waits for it next is copied into the client's output piece by piece, so its size needs no memory here. A
-//! node connection is not read while the client of its next reply exceeds its bounds; clients whose replies follow on the same
-//! connection wait too. The reactor disconnects a client that does not read. A client that blocks a node connection for longer
-//! than [`crate::config::ProxyLimits::stall_max`] is disconnected here. Clients whose replies waited behind it were not read by the
-//! node's connection meanwhile, and cannot be judged before: each of them then has a [`STALL_PART`] of that time to read something, so
-//! that many clients that read nothing do not block a node one full time after the other.
+//! A reply whose client waits for it next is copied into the client's output piece by piece. A client that has much unread makes only
+//! its own connection wait ([`Shard::hold_back`]): a connection on which others wait is read on, and no new request is put behind the
+//! large reply. What such a client holds meanwhile is bounded, and past the bound it is disconnected. The reactor disconnects a client
+//! that reads too slowly.
 
 use std::cell::RefCell;
 use std::ops::Range;
 use std::rc::Rc;
 use std::time::Duration;
 
-use reactor::{Closed, Io, Loop, Protocol};
-use resp::codec::{Advance, ReplyKind, ReplyView};
+use reactor::{Closed, Io, Loop, MemoryPart, Protocol};
+use resp::codec::{Advance, ReplyKind, ReplyView, write_command};
 
-use super::client::Client;
-use super::expected::{Expected, Role, Step};
-use super::link::{Held, Link};
+use super::client::Reading;
+use super::connections::Connections;
+use super::node_connection::{End, NodeConnection};
+use super::pending::{PendingRequest, Role, Step};
 use super::slab::Key;
-use super::wires::Wires;
 use super::{Broken, Shard};
+use crate::commands::CommandId;
 
-/// Interval of the checks of a node connection: for silence, and for clients that block it.
+/// Interval of the checks of a node connection for silence.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
-
-/// Divisor of the time that a client may block a node connection, if its replies have waited while another one did, and it reads nothing.
-const STALL_PART: u32 = 16;
+/// Divisor of the time limit for a node's reply: after this part of it a subscriber's connection that is silent is asked.
+const PING_PART: u32 = 2;
 
 /// A node connection.
-pub(crate) struct LinkProtocol {
+pub(crate) struct NodeProtocol {
     pub(super) key: Key,
     pub(super) shard: Rc<RefCell<Shard>>,
     pub(super) lp: Loop,
 }
 
-impl Protocol for LinkProtocol {
+impl Protocol for NodeProtocol {
     fn writable(&mut self, io: &mut Io<'_>) {
         let shard = &mut *self.shard.borrow_mut();
         let Some(link) = shard.links.get_mut(self.key) else { return io.abort() };
@@ -49,9 +47,9 @@ impl Protocol for LinkProtocol {
         }
         // A large request of its client waits for room.
         if let Some(client) = shard.clients.get_mut(link.owner)
-            && client.stream.is_some()
+            && client.reading == Reading::WaitsForNode
         {
-            client.wake(io);
+            client.go_on(io);
         }
     }
 
@@ -71,30 +69,35 @@ impl Protocol for LinkProtocol {
         let now_ns = io.lp().now_ns();
         let Some(link) = shard.links.get_mut(self.key) else { return io.abort() };
         io.set_timer(Some(LOOK_EVERY));
-        if let Some(held) = link.held {
-            let (most, blocked) = (shard.config.limits.stall_max, Duration::from_nanos(now_ns - held.since_ns));
-            let has_waited = link.expected.front().is_some_and(|expected| expected.sent_ns <= link.stalled_ns);
-            if let Some(client) = shard.clients.get_mut(held.client) {
-                let reads_nothing = held.unsent.is_some_and(|unsent| Wires::unsent(io, client.id) >= unsent);
-                if blocked > if has_waited && reads_nothing { most / STALL_PART } else { most } {
-                    tracing::info!("a client that blocked a node connection was disconnected");
-                    shard.counters.stalled.add(1);
-                    io.abort_other(client);
-                }
-            }
-            return;
+        let Some(most) = shard.config.node_timeout else { return };
+        let owner = shard.clients.get_mut(link.owner);
+        if link.is_paused || owner.is_some_and(|client| client.keeps_silent(link.key)) {
+            // It is not the node that is waited for.
+            link.active_ns = now_ns;
         }
-        let may_wait = shard.clients.get_mut(link.owner).is_some_and(|client| client.is_blocked);
-        let waits = link.expected.front().filter(|_| !may_wait);
-        let silent_ns = waits.map_or(0, |expected| now_ns.saturating_sub(expected.sent_ns));
-        if shard.config.node_timeout.is_some_and(|most| Duration::from_nanos(silent_ns) > most) {
-            link.failure = Some(format!("no reply within {} ms", silent_ns / 1_000_000));
-            io.abort();
+        let silent = Duration::from_nanos(link.silent_ns(now_ns));
+        if silent > most {
+            link.end = Some(End::Failed(format!("no reply within {} ms", silent.as_millis())));
+            return io.abort();
+        }
+        let idle = Duration::from_nanos(now_ns.saturating_sub(link.active_ns));
+        if link.is_subscribed && link.pending.is_empty() && idle > most / PING_PART {
+            write_command(io.output(), &["PING"]);
+            let ping = PendingRequest::of_proxy(Role::Handshake(Step::Ping), CommandId(0), now_ns);
+            link.pending.push_back(ping);
         }
     }
 
+    fn hoards(&mut self, _part: MemoryPart, io: &mut Io<'_>) {
+        // Memory is short, which is no fault of the node.
+        if let Some(link) = self.shard.borrow_mut().links.get_mut(self.key) {
+            link.end = Some(End::Unneeded);
+        }
+        io.cut();
+    }
+
     fn drain(&mut self, _io: &mut Io<'_>) {
-        // It ends after the clients whose replies it delivers: see `upkeep`.
+        // It ends after the clients whose replies it delivers: see `housekeeping`.
     }
 
     fn closed(&mut self, reason: Closed) {
@@ -103,213 +106,253 @@ impl Protocol for LinkProtocol {
     }
 }
 
-/// Disconnects a client during a node connection's turn.
-trait AbortOther {
-    fn abort_other(&mut self, client: &mut Client);
-}
-
-impl AbortOther for Io<'_> {
-    fn abort_other(&mut self, client: &mut Client) {
-        Wires::abort(self, client.id);
-    }
-}
-
 impl Shard {
     /// Handles the bytes that a node has sent.
-    fn receive(&mut self, link: &mut Link, io: &mut Io<'_>) {
+    fn receive(&mut self, link: &mut NodeConnection, io: &mut Io<'_>) {
+        (link.active_ns, link.is_paused) = (self.lp.now_ns(), false);
         if link.is_subscribed {
             return self.receive_messages(link, io);
         }
-        link.held = None;
         let mut at = 0;
-        while at < io.input().len() {
-            let Some(expected) = link.expected.front().copied() else {
+        while at < io.input().len() && !link.is_paused {
+            let Some(request) = link.pending.front().copied() else {
                 // No request is pending. A push of RESP3 was requested by no client of a shared connection.
-                link.failure = Some("it sent a reply that no request waits for".to_owned());
-                io.abort();
+                self.end_failed(link, "it sent a reply that no request waits for", io);
                 break;
             };
-            if self.must_hold(link, &expected, io) {
-                break;
-            }
             match link.framer.advance(&io.input()[at..]) {
                 Ok(advance) => {
                     let range = at..at + advance.consumed;
                     at = range.end;
-                    self.take_piece(link, io, expected, range, advance);
-                    if link.failure.is_some() {
+                    self.take_piece(link, io, request, range, advance);
+                    if link.end.is_some() {
                         // The node has not admitted the proxy: what follows is not meant for clients.
                         break;
                     }
                 }
                 Err(error) => {
-                    link.failure = Some(format!("its bytes are no reply: {error}"));
-                    io.abort();
+                    self.end_failed(link, &format!("its bytes are no reply: {error}"), io);
                     break;
                 }
             }
         }
         io.consume(at);
         self.free_own(link, io);
-        self.refresh_slots(io);
+        self.settle_shared(link, io);
         if io.input_ended() {
-            link.failure.get_or_insert_with(|| "it closed the connection".to_owned());
-            io.abort();
+            self.end_failed(link, "it closed the connection", io);
         }
     }
 
-    /// Whether the client of the next reply has no room for it; the connection is then not read until it has.
+    pub(super) fn end_failed(&mut self, link: &mut NodeConnection, reason: &str, io: &mut Io<'_>) {
+        link.end.get_or_insert_with(|| End::Failed(reason.to_owned()));
+        io.abort();
+    }
+
+    /// After replies on a shared connection: wakes clients that waited for them, and ends a connection that has left its pool.
     #[inline]
-    fn must_hold(&mut self, link: &mut Link, expected: &Expected, io: &mut Io<'_>) -> bool {
-        let Some(client) = self.clients.get_mut(expected.client).filter(|client| client.is_over) else { return false };
-        let is_next = matches!(expected.role, Role::Reply(number) if client.queue.is_head(number));
-        let is_over = match expected.role {
-            Role::Reply(_) if is_next => {
-                io.neighbour(client.id).is_some_and(|at| at.unsent() > 2 * self.config.limits.client_bytes_max)
-            }
-            Role::Reply(_) => client.queue.kept_bytes() > 2 * self.config.limits.client_bytes_max,
-            _ => false,
-        };
-        if is_over {
-            io.pause_input();
-            client.holds.push(link.id);
-            let unsent = is_next.then(|| Wires::unsent(io, client.id));
-            link.held = Some(Held { client: client.key, since_ns: self.lp.now_ns(), unsent });
-            Wires::notify_writable(io, client.id);
+    fn settle_shared(&mut self, link: &mut NodeConnection, io: &mut Io<'_>) {
+        if !link.waiting.is_empty() && link.has_room_again() {
+            self.wake_waiting(link, io);
         }
-        is_over
+        // A paused one would make its next users wait for the client for which it is paused.
+        if link.is_own || link.is_paused || !link.pending.is_empty() {
+            return;
+        }
+        let pool = &mut self.pools[usize::from(link.pool)];
+        match pool.connection(link.node) {
+            key if key == link.key => {}
+            Key::NONE if self.nodes[usize::from(link.node)].is_listed => pool.set_connection(link.node, link.key),
+            _ => {
+                link.end.get_or_insert(End::Unneeded);
+                io.abort();
+            }
+        }
+    }
+
+    /// Wakes the clients whose next request waits for this node.
+    pub(super) fn wake_waiting(&mut self, link: &mut NodeConnection, connections: &mut impl Connections) {
+        for key in std::mem::take(&mut link.waiting) {
+            if let Some(client) = self.clients.get_mut(key).filter(|client| client.reading == Reading::WaitsForNode) {
+                client.go_on(connections);
+            }
+        }
+    }
+
+    /// A client has more unread than it may hold. A connection on which nobody else waits is not read until there is room. One on which
+    /// others wait is read on, and gets no new requests; the client is disconnected if it holds too much meanwhile.
+    #[cold]
+    fn hold_back(&mut self, link: &mut NodeConnection, key: Key, io: &mut Io<'_>) {
+        let pool = &mut self.pools[usize::from(link.pool)];
+        if link.owner == Key::NONE && pool.connection(link.node) == link.key {
+            pool.forget(link.node, link.key);
+            // Requests on another connection could overtake those in flight on this one.
+            for request in &link.pending {
+                if let Some(client) = self.clients.get_mut(request.client) {
+                    client.reading = Reading::WaitsForAnswers;
+                }
+            }
+            self.wake_waiting(link, io);
+        }
+        let others = link.pending.iter().map(|request| request.client).filter(|client| *client != key);
+        let others_wait = others.into_iter().any(|client| self.clients.get_mut(client).is_some());
+        let limits = &self.config.limits;
+        let Some(client) = self.clients.get_mut(key) else { return };
+        let held = Connections::unsent(io, client.id).max(client.queue.kept_bytes());
+        if !others_wait {
+            io.pause_input();
+            link.is_paused = true;
+            client.holds.push(link.id);
+            Connections::notify_writable(io, client.id);
+        } else if held > limits.joined_bytes_max {
+            tracing::info!(held, "a client that did not read its replies was disconnected: others waited behind it");
+            self.counters.stalled.add(1);
+            Connections::abort(io, client.id);
+        }
     }
 
     /// Handles a piece of a reply, or its end.
     #[inline]
     fn take_piece(
         &mut self,
-        link: &mut Link,
+        link: &mut NodeConnection,
         io: &mut Io<'_>,
-        expected: Expected,
+        request: PendingRequest,
         range: Range<usize>,
         advance: Advance,
     ) {
-        if self.cluster.is_some() && self.take_error(link, io, &expected, &range, advance) {
+        if self.cluster.is_some() && self.take_error(link, io, &request, &range, advance) {
             return;
         }
-        match expected.role {
-            Role::Reply(number) => self.take_reply(link, io, &expected, number, range, advance.is_complete),
-            Role::Part { gather, part } => self.take_part(io, &expected, (gather, part), range, advance.is_complete),
+        match request.role {
+            Role::Reply(number) => self.take_reply(link, io, &request, number, range, advance.is_complete),
+            Role::Part { gather, part } => self.take_part(io, &request, (gather, part), range, advance.is_complete),
             Role::Dropped => {}
             Role::Handshake(step) => self.take_step(link, io, step, range, advance.is_complete),
         }
         if advance.is_complete {
-            self.reply_is_complete(link, io, &expected);
+            self.reply_is_complete(link, io, &request);
         }
     }
 
     /// The end of a reply: counts it, and resumes its client.
     #[inline]
-    fn reply_is_complete(&mut self, link: &mut Link, io: &mut Io<'_>, expected: &Expected) {
-        link.expected.pop_front();
-        link.copies.drop_front(expected.copied);
-        self.reserved_bytes -= expected.reserved as usize;
-        if let Role::Handshake(_) = expected.role {
+    fn reply_is_complete(&mut self, link: &mut NodeConnection, io: &mut Io<'_>, request: &PendingRequest) {
+        link.answered(request);
+        self.ledger.reserved_bytes -= request.reserved as usize;
+        if let Role::Handshake(_) = request.role {
             return;
         }
         let is_error = link.framer.kind() == Some(ReplyKind::Error);
-        let took_ns = self.lp.now_ns().saturating_sub(expected.sent_ns);
-        self.counters.answered(link.node, expected.command, took_ns, is_error);
+        let took_ns = self.lp.now_ns().saturating_sub(request.sent_ns);
+        self.counters.answered(link.node, request.command, took_ns, is_error);
         if self.config.ejection.is_some() {
             self.nodes[usize::from(link.node)].answered();
         }
         if self.config.slow.is_some_and(|slow| Duration::from_nanos(took_ns) >= slow) {
-            self.log_slow(link.node, expected, took_ns);
+            self.log_slow(link.node, request, took_ns);
         }
-        if let Some(client) = self.clients.get_mut(expected.client) {
+        if let Some(client) = self.clients.get_mut(request.client) {
             let limits = &self.config.limits;
-            client.request_bytes -= expected.bytes as usize;
+            client.settle(request);
             client.window.replied(link.framer.bytes(), limits.commands_max, limits.client_bytes_max);
-            client.progressed(limits, self.is_pressed, io);
+            client.progressed(limits, self.ledger.is_pressed(), io);
         }
     }
 
     /// In a cluster an error may redirect the request to another node. `true`: this piece belongs to an error, and was handled.
     fn take_error(
         &mut self,
-        link: &mut Link,
+        link: &mut NodeConnection,
         io: &mut Io<'_>,
-        expected: &Expected,
+        request: &PendingRequest,
         range: &Range<usize>,
         advance: Advance,
     ) -> bool {
         let is_begin = link.framer.bytes() == advance.consumed as u64;
         let is_error = match is_begin {
             true => io.input()[range.start] == b'-',
-            false => !link.handshake.is_empty(),
+            false => !link.partial.is_empty(),
         };
-        if !is_error || matches!(expected.role, Role::Handshake(_)) {
+        if !is_error || matches!(request.role, Role::Handshake(_)) {
             return false;
         }
-        link.handshake.extend_from_slice(&io.input()[range.clone()]);
+        link.partial.extend_from_slice(&io.input()[range.clone()]);
         if !advance.is_complete {
             return true;
         }
-        let reply = std::mem::take(&mut link.handshake);
-        if !self.follow(link, io, expected, &reply) {
-            self.answer_whole(expected, &reply, io);
+        let reply = std::mem::take(&mut link.partial);
+        if let Some(reply) = self.follow(link, io, request, reply) {
+            self.answer_whole(request, &reply, io);
         }
-        self.reply_is_complete(link, io, expected);
+        self.reply_is_complete(link, io, request);
         true
     }
 
     #[inline]
     fn take_reply(
         &mut self,
-        _link: &mut Link,
+        link: &mut NodeConnection,
         io: &mut Io<'_>,
-        expected: &Expected,
+        request: &PendingRequest,
         number: u32,
         range: Range<usize>,
         is_complete: bool,
     ) {
-        let Some(client) = self.clients.get_mut(expected.client) else { return };
-        let kept = client.queue.kept_bytes();
-        if client.queue.is_head(number) {
+        // Replies that nobody waits for any more are dropped here.
+        let Some(client) = self.clients.get_mut(request.client) else { return };
+        let unsent = if client.queue.is_head(number) {
             let Some((input, mut neighbour)) = io.input_and_neighbour(client.id) else { return };
-            client.queue.forward(&input[range], is_complete, neighbour.output(), &mut self.pool);
-            client.is_over |= client.is_full(neighbour.unsent(), &self.config.limits);
+            client.queue.forward(&input[range], is_complete, neighbour.output(), &mut self.buffers);
+            neighbour.unsent()
         } else {
-            client.queue.keep(number, &io.input()[range], is_complete, &mut self.pool);
-            client.is_over |= client.is_full(0, &self.config.limits);
+            client.queue.keep(number, &io.input()[range], is_complete, &mut self.buffers);
+            0
+        };
+        let is_full = client.is_full(unsent, &self.config.limits);
+        self.ledger.enter(client, io);
+        if is_full {
+            self.hold_back(link, request.client, io);
         }
-        self.kept_bytes = self.kept_bytes + client.queue.kept_bytes() - kept;
     }
 
     fn take_part(
         &mut self,
         io: &mut Io<'_>,
-        expected: &Expected,
-        (gather, part): (u16, u16),
+        request: &PendingRequest,
+        (at, part): (u16, u16),
         range: Range<usize>,
         is_complete: bool,
     ) {
-        let Some(mut client) = self.clients.lend(expected.client) else { return };
-        if let Some(gather) = client.gathers.get_mut(usize::from(gather)).and_then(Option::as_mut) {
-            gather.receive(part, &io.input()[range.clone()], is_complete, self.config.limits.joined_bytes_max);
-            self.kept_bytes += range.len();
+        let Some(mut client) = self.clients.lend(request.client) else { return };
+        if let Some(gather) = client.gathers.get_mut(usize::from(at)).and_then(Option::as_mut) {
+            let before = gather.held_bytes();
+            gather.receive(part, &io.input()[range], is_complete, self.config.limits.joined_bytes_max);
+            client.gathered_bytes = client.gathered_bytes + gather.held_bytes() - before;
         }
-        self.finish_gather(&mut client, gather, io);
-        self.clients.take_back(expected.client, client);
+        self.finish_gather(&mut client, at, io);
+        self.ledger.enter(&mut client, io);
+        self.clients.take_back(request.client, client);
     }
 
-    fn take_step(&mut self, link: &mut Link, io: &mut Io<'_>, step: Step, range: Range<usize>, is_complete: bool) {
-        link.handshake.extend_from_slice(&io.input()[range]);
+    fn take_step(
+        &mut self,
+        link: &mut NodeConnection,
+        io: &mut Io<'_>,
+        step: Step,
+        range: Range<usize>,
+        is_complete: bool,
+    ) {
+        link.partial.extend_from_slice(&io.input()[range]);
         if !is_complete {
             return;
         }
-        let reply = std::mem::take(&mut link.handshake);
+        let reply = std::mem::take(&mut link.partial);
         self.take_whole_step(link, io, step, &reply);
     }
 
     /// Handles the reply to a step of the handshake.
-    pub(super) fn take_whole_step(&mut self, link: &mut Link, io: &mut Io<'_>, step: Step, reply: &[u8]) {
+    pub(super) fn take_whole_step(&mut self, link: &mut NodeConnection, io: &mut Io<'_>, step: Step, reply: &[u8]) {
         let view = link.framer.view(reply);
         match (step, view) {
             // The proxy's own table suffices.
@@ -318,7 +361,7 @@ impl Shard {
             (Step::Slots, ReplyView::Error(text)) => tracing::warn!("CLUSTER SLOTS: {}", String::from_utf8_lossy(text)),
             (Step::Slots, view) => self.take_slots(link, &view, io),
             (_, ReplyView::Error(text)) => {
-                link.failure = Some(format!("it refused {step:?}: {}", String::from_utf8_lossy(text)));
+                link.end = Some(End::Refused(format!("it refused {step:?}: {}", String::from_utf8_lossy(text))));
                 io.abort();
             }
             _ => {}
@@ -327,28 +370,16 @@ impl Shard {
 
     /// Logs a slow command.
     #[cold]
-    fn log_slow(&self, node: u16, expected: &Expected, took_ns: u64) {
-        let (node, command) = (&self.nodes[usize::from(node)].config.name, &self.table.get(expected.command).name);
+    fn log_slow(&self, node: u16, request: &PendingRequest, took_ns: u64) {
+        let (node, command) = (&self.nodes[usize::from(node)].config.name, &self.table.get(request.command).name);
         tracing::warn!(command, node, milliseconds = took_ns / 1_000_000, "slow command");
     }
 
-    /// A client that blocked node connections is gone: remembers for how long they were blocked by it, unless it was short.
-    pub(super) fn note_stall(&mut self, client: Key) {
-        let (now_ns, short) = (self.lp.now_ns(), self.config.limits.stall_max / STALL_PART);
-        let is_stall = |held: Held| held.client == client && Duration::from_nanos(now_ns - held.since_ns) > short;
-        for link in self.links.iter_mut().filter(|link| link.held.is_some_and(is_stall)) {
-            link.stalled_ns = now_ns;
-        }
-    }
-
     /// A node connection has ended. Clients that wait for its replies are answered at the end of the tick.
-    fn link_closed(&mut self, key: Key, reason: Closed) {
+    fn link_closed(&mut self, key: Key, closed: Closed) {
         let Some(mut link) = self.links.remove(key) else { return };
-        let lane = &mut self.lanes[usize::from(link.lane)];
-        if lane.link(link.node) == key {
-            lane.set_link(link.node, Key::NONE);
-        }
-        if link.expected.iter().any(|expected| expected.role == Role::Handshake(Step::Command)) {
+        self.pools[usize::from(link.pool)].forget(link.node, key);
+        if link.pending.iter().any(|pending| pending.role == Role::Handshake(Step::Command)) {
             self.has_asked_commands = false;
         }
         self.idle_links.retain(|idle| *idle != key);
@@ -358,8 +389,17 @@ impl Shard {
         }
         // Connections of closed clients and of nodes removed from the list end without a failure.
         let is_missed = self.nodes[usize::from(link.node)].is_listed && !link.is_own;
-        let is_failure = is_missed || matches!(reason, Closed::Unconnected(_));
-        let reason = link.failure.take().unwrap_or_else(|| end_of(reason));
+        let is_failure = is_missed || matches!(closed, Closed::Unconnected(_));
+        let (reason, is_failure) = match link.end.take() {
+            Some(End::Unneeded) => (end_of(closed), false),
+            Some(End::Refused(reason)) => {
+                tracing::warn!(node = %self.nodes[usize::from(link.node)].config.name, reason, "node connection refused");
+                self.pools[usize::from(link.pool)].refused(link.node, self.lp.now_ns(), reason.clone());
+                (reason, false)
+            }
+            Some(End::Failed(reason)) => (reason, is_failure),
+            None => (end_of(closed), is_failure),
+        };
         if is_failure {
             self.node_failed(link.node, reason.clone());
             if link.is_connected && !link.is_beginning() {
@@ -367,8 +407,7 @@ impl Shard {
                 self.nodes[usize::from(link.node)].succeeded();
             }
         }
-        let (node, owner, expected) = (link.node, link.owner, std::mem::take(&mut link.expected));
-        self.broken.push(Broken { node, owner, expected, reason, is_subscribed: link.is_subscribed });
+        self.broken.push(Broken { link, reason });
     }
 }
 

@@ -8,14 +8,21 @@ use reactor::{Io, LoopContext};
 
 use super::Shard;
 use super::admission::Served;
-use super::client::{Client, Mode, Waits};
+use super::client::{Client, Front, State};
+use super::connections::Connections;
 use super::dispatch::Order;
-use super::link::Link;
+use super::node_connection::{End, NodeConnection};
 use super::slab::Key;
-use super::wires::Wires;
 
 /// Largest number of idle reserved connections.
 const IDLE_LINKS_MAX: usize = 16;
+
+/// The connection of a client that is gone.
+pub(super) struct Orphan {
+    connection: Key,
+    /// Whether what was sent on it is to be executed; otherwise its command or transaction ends with its client.
+    is_complete: bool,
+}
 
 impl Shard {
     /// Reserves a connection to a node for this client.
@@ -23,9 +30,9 @@ impl Shard {
     /// # Errors
     /// The error reply if there is none.
     pub(super) fn take_own(&mut self, client: &Client, node: u16, io: &mut Io<'_>) -> Result<Key, Vec<u8>> {
-        let lane = client.lane;
+        let pool = client.pool;
         let (links, idle) = (&mut self.links, &mut self.idle_links);
-        let fits = |key: &Key| links.get_mut(*key).is_some_and(|link| (link.node, link.lane) == (node, lane));
+        let fits = |key: &Key| links.get_mut(*key).is_some_and(|link| (link.node, link.pool) == (node, pool));
         if let Some(at) = idle.iter().position(fits) {
             let key = idle.swap_remove(at);
             if let Some(link) = self.links.get_mut(key) {
@@ -39,9 +46,8 @@ impl Shard {
                 b"-ERR too many clients have a node connection of their own (see --own-connections-max)\r\n".to_vec()
             );
         }
-        let Some(key) = self.open_link(lane, node, client.key, io) else {
-            return Err(self.nodes[usize::from(node)].down());
-        };
+        let opened = self.open_link(pool, node, client.key, io);
+        let key = opened.ok_or_else(|| self.unavailable(pool, node))?;
         self.own_links += 1;
         self.counters.own_connections.set(self.own_links as u64);
         Ok(key)
@@ -50,68 +56,58 @@ impl Shard {
     /// Closes an idle reserved connection, so that one to another node may be opened. `false`: there is none.
     fn end_idle(&mut self, io: &mut Io<'_>) -> bool {
         let Some(link) = self.idle_links.pop().and_then(|key| self.links.get_mut(key)) else { return false };
-        Wires::abort(io, link.id);
-        true
-    }
-
-    /// Returns a connection without expected replies and watched keys.
-    pub(super) fn give_back_own(&mut self, key: Key, wires: &mut impl Wires) {
-        let Some(link) = self.links.get_mut(key) else { return };
-        link.owner = Key::NONE;
-        if self.idle_links.len() < IDLE_LINKS_MAX && link.expected.is_empty() && !link.is_subscribed {
-            self.idle_links.push(key);
-        } else {
-            wires.abort(link.id);
-        }
-    }
-
-    /// Moves a client back to shared connections, if all commands on its reserved one are answered.
-    pub(super) fn leave_own(&mut self, client: &mut Client, link: Key, io: &mut Io<'_>) -> bool {
-        if !client.queue.is_empty() {
-            self.wait(client, Waits::Empty, io);
-            return false;
-        }
-        (client.mode, client.is_blocked) = (Mode::Plain, false);
-        self.give_back_own(link, io);
+        link.end = Some(End::Unneeded);
+        Connections::abort(io, link.id);
         true
     }
 
     /// After the last reply that a reserved connection's client waits for: moves the client back to shared connections.
-    pub(super) fn free_own(&mut self, link: &mut Link, io: &mut Io<'_>) {
+    pub(super) fn free_own(&mut self, link: &mut NodeConnection, io: &mut Io<'_>) {
         let Some(client) = self.clients.get_mut(link.owner) else { return };
-        let is_over = client.queue.is_empty() && client.stream.is_none() && link.expected.is_empty();
-        if !is_over || !matches!(client.mode, Mode::Own(own) if own == link.key) {
+        let is_its = matches!(client.state, State::Reserved(own) | State::Blocked(own) if own == link.key);
+        if !is_its || client.in_flight > 0 || matches!(client.front, Front::Upload(_)) || !link.pending.is_empty() {
             return;
         }
-        (client.mode, client.is_blocked) = (Mode::Plain, false);
+        client.state = State::Shared;
         link.owner = Key::NONE;
+        // SELECT may have moved both.
+        link.pool = client.pool;
         if self.idle_links.len() < IDLE_LINKS_MAX {
             self.idle_links.push(link.key);
         } else {
-            Wires::abort(io, link.id);
+            link.end = Some(End::Unneeded);
+            io.abort();
         }
     }
 
     /// A command that may block on its node.
     pub(super) fn block(&mut self, client: &mut Client, io: &mut Io<'_>, order: &Order<'_>) -> Served {
-        let node = match self.one_node(order, io) {
-            Ok(node) => node,
-            Err(text) => return self.refuse(client, io, text.as_bytes()),
-        };
-        if self.is_read_without_wait(order, io) {
-            return self.send_to_node(client, io, order, node);
+        match self.one_node(order, io) {
+            Ok(node) if self.is_read_without_wait(order, io) => self.send_to_node(client, io, order, node),
+            Ok(node) => self.send_reserved(client, io, order, node, State::Blocked),
+            Err(text) => self.refuse(client, io, text.as_bytes()),
         }
-        if !client.queue.is_empty() {
+    }
+
+    /// Sends a request over a reserved connection, once nothing else of its client is in flight.
+    pub(super) fn send_reserved(
+        &mut self,
+        client: &mut Client,
+        io: &mut Io<'_>,
+        order: &Order<'_>,
+        node: u16,
+        state: fn(Key) -> State,
+    ) -> Served {
+        if client.in_flight > 0 {
             return Served::Waits;
         }
         match self.take_own(client, node, io) {
             Ok(link) => {
-                (client.mode, client.is_blocked) = (Mode::Own(link), true);
-                self.forward(client, io, &order.source, (link, node), order.id);
+                client.state = state(link);
+                self.forward(client, io, &order.source, (link, node), order.id)
             }
-            Err(reply) => self.answer_bytes(client, io, &reply),
+            Err(reply) => self.refuse_with(client, io, &reply),
         }
-        Served::Done
     }
 
     /// XREAD and XREADGROUP block only with BLOCK.
@@ -122,22 +118,26 @@ impl Shard {
     }
 
     /// Collects the reserved connections of a closed client.
-    pub(super) fn orphan_links(&mut self, client: &mut Client) {
-        match &client.mode {
-            Mode::Plain => {}
-            Mode::Own(link) => self.orphans.push(*link),
-            Mode::Transaction(state) => self.orphans.extend(state.link()),
-        }
-        self.orphans.extend(client.stream);
-        if let Some(subscriptions) = &client.subscriptions {
-            self.orphans.extend(subscriptions.links());
-        }
+    pub(super) fn orphan_links(&mut self, client: &Client) {
+        let is_complete = match client.state {
+            State::Reserved(_) | State::Closing(_) => !matches!(client.front, Front::Upload(_)),
+            State::Shared | State::Blocked(_) | State::Transaction(_) => false,
+        };
+        let own = client.state.connection().map(|connection| Orphan { connection, is_complete });
+        let subscribed = client.subscriptions.iter().flat_map(|all| all.connections());
+        self.orphans.extend(own);
+        self.orphans.extend(subscribed.map(|connection| Orphan { connection, is_complete: false }));
     }
 
-    /// Closes the connection of a closed client: its transaction or blocking command ends with it.
-    pub(super) fn end_orphan(&mut self, key: Key, at: &mut LoopContext<'_>) {
-        if let Some(link) = self.links.get_mut(key) {
-            at.abort(link.id);
+    /// Closes the connection of a closed client.
+    pub(super) fn end_orphan(&mut self, orphan: &Orphan, at: &mut LoopContext<'_>) {
+        let Some(link) = self.links.get_mut(orphan.connection) else { return };
+        link.end = Some(End::Unneeded);
+        match at.connection(link.id) {
+            // Redis executes what it has read before it sees the end.
+            Some(mut neighbour) if orphan.is_complete => neighbour.end_output(),
+            Some(mut neighbour) => neighbour.abort(),
+            None => {}
         }
     }
 }

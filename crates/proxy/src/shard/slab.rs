@@ -11,11 +11,6 @@ pub(crate) struct Key {
 impl Key {
     /// A key that finds nothing.
     pub(crate) const NONE: Key = Key { index: u32::MAX, generation: 0 };
-
-    /// A number that is unique among the current values of the slab.
-    pub(crate) fn number(self) -> u64 {
-        u64::from(self.generation) << 32 | u64::from(self.index)
-    }
 }
 
 struct Place<T> {

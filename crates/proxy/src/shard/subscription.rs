@@ -17,14 +17,16 @@ use super::client::Client;
 use super::client::reply_queue::WHOLE;
 use super::client::subscription_state::Confirmation;
 use super::cluster::REDIRECTS_MAX;
-use super::dispatch::Order;
-use super::expected::{Expected, Role};
+use super::connections::Connections;
+use super::dispatch::{Order, after_one};
 use super::gather::{Gather, Joining};
-use super::link::{Held, Link};
+use super::node_connection::{End, NodeConnection};
+use super::pending::{PendingRequest, Role};
 use super::slab::Key;
-use super::wires::Wires;
 use crate::commands::{CommandId, Handling, Subscription};
 
+/// Beginning of the channels in which nodes tell of changes to keys.
+const KEYSPACE_EVENTS: &[u8] = b"__key";
 /// Placeholder for the error by which a node redirects a subscription.
 const SENT_ON: &[u8] = b"+MOVED\r\n";
 
@@ -37,9 +39,11 @@ impl Shard {
         command: Subscription,
     ) -> Served {
         // A message must not arrive where the client expects a reply.
-        if client.subscriptions.is_none() && !client.queue.is_empty() {
+        if client.subscriptions.is_none() && client.in_flight > 0 {
             return Served::Waits;
         }
+        // As in Redis, CLIENT REPLY does not suppress messages and confirmations.
+        client.replies = after_one(client.replies);
         let names: Vec<Box<[u8]>> = match order.spans.len() {
             1 => client.subscriptions.as_mut().map_or(Vec::new(), |all| all.names(command).iter().cloned().collect()),
             _ => order.request(io).iter().skip(1).map(Box::from).collect(),
@@ -48,9 +52,16 @@ impl Shard {
             self.confirm(client, io, order.id, command, None);
         }
         for name in names {
+            let limits = &self.config.limits;
             let count = client.subscriptions.as_ref().map_or(0, |all| all.count());
-            if command.is_joining() && count >= self.config.limits.subscriptions_max {
+            if command.is_joining() && count >= limits.subscriptions_max {
                 self.refuse(client, io, b"ERR too many channels and patterns (see --subscriptions-max)");
+            } else if command.is_joining() && client.lasting_bytes + name.len() > limits.client_bytes_max {
+                self.refuse(
+                    client,
+                    io,
+                    b"ERR the names of the channels and patterns are too long (see --client-bytes-max)",
+                );
             } else {
                 self.confirm(client, io, order.id, command, Some(name));
             }
@@ -67,17 +78,15 @@ impl Shard {
         command: Subscription,
         name: Option<Box<[u8]>>,
     ) {
+        let is_new = name.as_ref().is_some_and(|name| match command.is_joining() {
+            true => client.join(command, name),
+            false => client.leave(command, name),
+        });
         let subscriptions = client.subscriptions.get_or_insert_default();
-        let is_new = match &name {
-            Some(name) if command.is_joining() => subscriptions.names(command).insert(name.clone()),
-            Some(name) => subscriptions.names(command).remove(name),
-            None => false,
-        };
         let count = subscriptions.count_for(command);
         let confirmation = Confirmation { command, name: name.clone(), count };
-        let mut gather = Gather::new(client.queue.push(WHOLE), Joining::Confirmed(confirmation));
-        gather.is_dropped = false;
-        let at = client.add_gather(gather);
+        let number = client.queue.push(WHOLE);
+        let at = client.add_gather(Gather::new(number, Joining::Confirmed(confirmation)));
         if let Some(name) = name.filter(|_| is_new) {
             for node in self.nodes_of_name(command, &name) {
                 self.ask(client, io, (node, at), id, &[command.word().as_bytes(), &name]);
@@ -88,6 +97,8 @@ impl Shard {
 
     fn nodes_of_name(&mut self, command: Subscription, name: &[u8]) -> Vec<u16> {
         match command {
+            // Each node tells of its own keys, also in a cluster.
+            _ if name.starts_with(KEYSPACE_EVENTS) => self.node_numbers.clone(),
             Subscription::Subscribe
             | Subscription::Unsubscribe
             | Subscription::Ssubscribe
@@ -108,17 +119,8 @@ impl Shard {
                 if let Some(mut neighbour) = io.neighbour(link.id) {
                     write_command(neighbour.output(), words);
                 }
-                let (role, sent_ns) = (Role::Part { gather: at, part }, self.lp.now_ns());
-                link.expected.push_back(Expected {
-                    client: client.key,
-                    role,
-                    command: id,
-                    bytes: 0,
-                    reserved: 0,
-                    copied: 0,
-                    redirects: 0,
-                    sent_ns,
-                });
+                let role = Role::Part { gather: at, part };
+                link.expect(client, PendingRequest::new(client.key, role, id, 0, self.lp.now_ns()));
                 self.counters.sent(node);
             }
             Err(reply) => {
@@ -147,9 +149,8 @@ impl Shard {
         let Joining::Confirmed(confirmation) = &gather.joining else { return None };
         if let Some(failed) = gather.parts.iter().find(|part| part.reply.first() == Some(&b'-')) {
             // The subscription failed: the name is removed.
-            let subscriptions = client.subscriptions.get_or_insert_default();
             if let Some(name) = confirmation.name.as_ref().filter(|_| confirmation.command.is_joining()) {
-                subscriptions.names(confirmation.command).remove(name);
+                client.leave(confirmation.command, name);
             }
             return Some(failed.reply.clone());
         }
@@ -159,38 +160,37 @@ impl Shard {
     /// Closes the reserved connections of a client without subscriptions.
     pub(super) fn end_subscriptions(&mut self, client: &mut Client, io: &mut Io<'_>) {
         let Some(subscriptions) = client.subscriptions.take() else { return };
-        for key in subscriptions.links() {
+        client.lasting_bytes -= subscriptions.name_bytes();
+        for key in subscriptions.connections() {
             if let Some(link) = self.links.get_mut(key) {
                 link.owner = Key::NONE;
-                Wires::abort(io, link.id);
+                link.end = Some(End::Unneeded);
+                Connections::abort(io, link.id);
             }
         }
     }
 
     /// Handles messages and confirmations that a node has sent to a subscriber.
-    pub(super) fn receive_messages(&mut self, link: &mut Link, io: &mut Io<'_>) {
-        link.held = None;
+    pub(super) fn receive_messages(&mut self, link: &mut NodeConnection, io: &mut Io<'_>) {
         let mut at = 0;
         loop {
-            if link.failure.is_some() || self.holds_messages(link, io) {
+            if link.end.is_some() || self.holds_messages(link, io) {
                 break;
             }
             if std::mem::take(&mut link.has_message) {
-                let message = std::mem::take(&mut link.handshake);
+                let message = std::mem::take(&mut link.partial);
                 self.take_message(link, io, &message);
                 continue;
             }
             let advanced = link.framer.advance(&io.input()[at..]);
-            let Ok(advance) = advanced.inspect_err(|error| link.failure = Some(error.to_string())) else {
-                io.abort();
+            let Ok(advance) = advanced.inspect_err(|error| self.end_failed(link, &error.to_string(), io)) else {
                 break;
             };
-            link.handshake.extend_from_slice(&io.input()[at..at + advance.consumed]);
+            link.partial.extend_from_slice(&io.input()[at..at + advance.consumed]);
             at += advance.consumed;
             link.has_message = advance.is_complete;
-            if link.handshake.len() > self.config.limits.joined_bytes_max {
-                link.failure = Some("a message is larger than the proxy may hold".to_owned());
-                io.abort();
+            if link.partial.len() > self.config.limits.joined_bytes_max {
+                self.end_failed(link, "a message is larger than the proxy may hold", io);
                 break;
             }
             if !advance.is_complete {
@@ -199,29 +199,27 @@ impl Shard {
         }
         io.consume(at);
         if io.input_ended() {
-            link.failure.get_or_insert_with(|| "it closed the connection".to_owned());
-            io.abort();
+            self.end_failed(link, "it closed the connection", io);
         }
     }
 
     /// Whether the subscriber has no room for a message, or is in the middle of a reply.
-    fn holds_messages(&mut self, link: &mut Link, io: &mut Io<'_>) -> bool {
+    fn holds_messages(&mut self, link: &mut NodeConnection, io: &mut Io<'_>) -> bool {
         let Some(client) = self.clients.get_mut(link.owner) else { return false };
-        let is_full = client.is_full(Wires::unsent(io, client.id), &self.config.limits);
+        let is_full = client.is_full(Connections::unsent(io, client.id), &self.config.limits);
         if !is_full && !client.queue.head_has_begun() {
             return false;
         }
         io.pause_input();
-        client.is_over = true;
         client.holds.push(link.id);
-        link.held = Some(Held { client: client.key, since_ns: self.lp.now_ns(), unsent: None });
+        link.is_paused = true;
         if is_full {
-            Wires::notify_writable(io, client.id);
+            Connections::notify_writable(io, client.id);
         }
         true
     }
 
-    fn take_message(&mut self, link: &mut Link, io: &mut Io<'_>, message: &[u8]) {
+    fn take_message(&mut self, link: &mut NodeConnection, io: &mut Io<'_>, message: &[u8]) {
         let mut elements = link.framer.view(message).elements().into_iter().flatten();
         match elements.next() {
             Some(ReplyView::Bulk(b"message" | b"pmessage" | b"smessage")) => {
@@ -233,54 +231,55 @@ impl Shard {
             }
             _ => {}
         }
-        let Some(expected) = link.expected.pop_front() else { return };
-        if let Role::Handshake(step) = expected.role {
+        let Some(request) = link.pending.pop_front() else { return };
+        if let Role::Handshake(step) = request.role {
             return self.take_whole_step(link, io, step, message);
         }
         let is_error = message.first() == Some(&b'-');
-        let took_ns = self.lp.now_ns().saturating_sub(expected.sent_ns);
-        self.counters.answered(link.node, expected.command, took_ns, is_error);
-        let Some(mut client) = self.clients.lend(expected.client) else { return };
-        if let Role::Part { gather: at, part } = expected.role {
-            let is_sent_on = is_error && self.ask_elsewhere(link, &mut client, io, &expected, (at, message));
+        let took_ns = self.lp.now_ns().saturating_sub(request.sent_ns);
+        self.counters.answered(link.node, request.command, took_ns, is_error);
+        let Some(mut client) = self.clients.lend(request.client) else { return };
+        client.settle(&request);
+        if let Role::Part { gather: at, part } = request.role {
+            let is_sent_on = is_error && self.ask_elsewhere(link, &mut client, io, &request, (at, message));
             let message = if is_sent_on { SENT_ON } else { message };
             if let Some(gather) = client.gathers.get_mut(usize::from(at)).and_then(Option::as_mut) {
                 gather.receive(part, message, true, self.config.limits.joined_bytes_max);
-                self.kept_bytes += message.len();
+                client.gathered_bytes += message.len();
             }
             self.finish_gather(&mut client, at, io);
         }
-        client.progressed(&self.config.limits, self.is_pressed, io);
-        self.clients.take_back(expected.client, client);
+        client.progressed(&self.config.limits, self.ledger.is_pressed(), io);
+        self.clients.take_back(request.client, client);
     }
 
-    fn give_to_subscriber(&mut self, link: &Link, io: &mut Io<'_>, message: &[u8]) {
+    fn give_to_subscriber(&mut self, link: &NodeConnection, io: &mut Io<'_>, message: &[u8]) {
         if let Some(client) = self.clients.get_mut(link.owner)
-            && let Some(output) = Wires::output(io, client.id)
+            && let Some(output) = Connections::output(io, client.id)
         {
             output.extend_from_slice(message);
         }
     }
 
     /// Whether the next confirmation answers a SUNSUBSCRIBE of the client.
-    fn is_asked_to_leave(&self, link: &Link) -> bool {
-        let leaves = |expected: &Expected| {
-            self.table.get(expected.command).handling == Handling::Subscription(Subscription::Sunsubscribe)
+    fn is_asked_to_leave(&self, link: &NodeConnection) -> bool {
+        let leaves = |request: &PendingRequest| {
+            self.table.get(request.command).handling == Handling::Subscription(Subscription::Sunsubscribe)
         };
-        link.expected.front().is_some_and(leaves)
+        link.pending.front().is_some_and(leaves)
     }
 
     /// A node has ended the subscription of a sharded channel, whose slot has moved to another node.
-    fn slot_has_left(&mut self, link: &Link, io: &mut Io<'_>, name: &[u8]) {
+    fn slot_has_left(&mut self, link: &NodeConnection, io: &mut Io<'_>, name: &[u8]) {
         if let Some(cluster) = &mut self.cluster {
             cluster.spoil();
         }
         let Some(client) = self.clients.get_mut(link.owner) else { return };
-        let Some(subscriptions) = client.subscriptions.as_mut() else { return };
-        if !subscriptions.sharded.remove(name) {
+        let command = Subscription::Sunsubscribe;
+        if !client.leave(command, name) {
             return;
         }
-        let (command, count) = (Subscription::Sunsubscribe, subscriptions.sharded.len());
+        let count = client.subscriptions.as_ref().map_or(0, |all| all.count_for(command));
         let confirmation = Confirmation { command, name: Some(name.into()), count }.written(client.version);
         self.give_to_subscriber(link, io, &confirmation);
     }
@@ -288,10 +287,10 @@ impl Shard {
     /// Subscribes to a sharded channel on the node that its slot has moved to. `false`: the error is no redirection.
     fn ask_elsewhere(
         &mut self,
-        link: &Link,
+        link: &NodeConnection,
         client: &mut Client,
         io: &mut Io<'_>,
-        expected: &Expected,
+        request: &PendingRequest,
         (at, error): (u16, &[u8]),
     ) -> bool {
         let Some(gather) = client.gathers.get(usize::from(at)).and_then(Option::as_ref) else { return false };
@@ -301,7 +300,7 @@ impl Shard {
             return false;
         }
         let Some(node) = self.moved_to(link, error) else { return false };
-        self.ask(client, io, (node, at), expected.command, &[word.as_bytes(), &name]);
+        self.ask(client, io, (node, at), request.command, &[word.as_bytes(), &name]);
         true
     }
 }

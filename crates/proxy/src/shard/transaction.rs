@@ -12,9 +12,9 @@ use resp::codec::write_command;
 use super::Shard;
 use super::admission::Served;
 use super::client::transaction_state::TransactionState;
-use super::client::{Client, Mode};
+use super::client::{Client, State};
 use super::dispatch::{KeyNodes, Order};
-use super::expected::{Expected, Role};
+use super::pending::{PendingRequest, Role};
 use super::slab::Key;
 use crate::commands::{CommandId, Handling, Local, TransactionCommand};
 
@@ -25,12 +25,12 @@ const ABORTED: &[u8] = b"EXECABORT Transaction discarded because of previous err
 
 impl Shard {
     fn state<'c>(&self, client: &'c mut Client) -> &'c mut TransactionState {
-        if !matches!(client.mode, Mode::Transaction(_)) {
-            client.mode = Mode::Transaction(Box::default());
+        if !matches!(client.state, State::Transaction(_)) {
+            client.state = State::Transaction(Box::default());
         }
-        match &mut client.mode {
-            Mode::Transaction(state) => state,
-            Mode::Plain | Mode::Own(_) => unreachable!("it was set above"),
+        match &mut client.state {
+            State::Transaction(state) => state,
+            _ => unreachable!("it was set above"),
         }
     }
 
@@ -46,7 +46,7 @@ impl Shard {
             TransactionCommand::Exec => self.refuse(client, io, b"ERR EXEC without MULTI"),
             TransactionCommand::Discard => self.refuse(client, io, b"ERR DISCARD without MULTI"),
             TransactionCommand::Unwatch => self.answer_ok(client, io),
-            TransactionCommand::Multi | TransactionCommand::Watch if !client.queue.is_empty() => Served::Waits,
+            TransactionCommand::Multi | TransactionCommand::Watch if client.in_flight > 0 => Served::Waits,
             TransactionCommand::Multi => {
                 self.state(client).is_open = true;
                 self.answer_ok(client, io)
@@ -65,21 +65,25 @@ impl Shard {
             Ok(node) => node,
             Err(text) => return self.refuse(client, io, text.as_bytes()),
         };
-        let was_plain = matches!(client.mode, Mode::Plain);
+        let was_shared = matches!(client.state, State::Shared);
         match self.link_in_transaction(client, io, node) {
             Ok(link) => self.forward(client, io, &order.source, (link, node), order.id),
             Err(reply) => {
-                if was_plain {
-                    client.mode = Mode::Plain;
+                if was_shared {
+                    client.state = State::Shared;
                 }
-                self.answer_bytes(client, io, &reply);
+                self.refuse_with(client, io, &reply)
             }
         }
-        Served::Done
     }
 
     /// The transaction's connection to this node; it is reserved if there is none.
-    fn link_in_transaction(&mut self, client: &mut Client, io: &mut Io<'_>, node: u16) -> Result<Key, Vec<u8>> {
+    pub(super) fn link_in_transaction(
+        &mut self,
+        client: &mut Client,
+        io: &mut Io<'_>,
+        node: u16,
+    ) -> Result<Key, Vec<u8>> {
         match self.state(client).own {
             Some((own, link)) if own == node => Ok(link),
             Some(_) => {
@@ -91,7 +95,9 @@ impl Shard {
                 let state = self.state(client);
                 state.own = Some((node, link));
                 if state.is_open {
+                    let held_bytes = state.held_bytes();
                     let held = std::mem::take(&mut state.held);
+                    client.lasting_bytes -= held_bytes;
                     self.send_unasked(client, io, (link, node), &["MULTI"]);
                     for (command, bytes) in held {
                         self.send_answered(client, io, (link, node), command, &bytes);
@@ -103,7 +109,7 @@ impl Shard {
     }
 
     /// Sends a command of the proxy itself on a client's connection; its reply is dropped.
-    fn send_unasked(&mut self, client: &Client, io: &mut Io<'_>, to: (Key, u16), arguments: &[&str]) {
+    fn send_unasked(&mut self, client: &mut Client, io: &mut Io<'_>, to: (Key, u16), arguments: &[&str]) {
         let Some(command) = self.table.find(arguments[0].as_bytes()) else { return };
         let mut bytes = Vec::new();
         write_command(&mut bytes, arguments);
@@ -113,7 +119,7 @@ impl Shard {
     /// Sends a request whose client has its reply already, or gets none: the node's reply is dropped.
     fn send_answered(
         &mut self,
-        client: &Client,
+        client: &mut Client,
         io: &mut Io<'_>,
         (link, node): (Key, u16),
         command: CommandId,
@@ -123,16 +129,7 @@ impl Shard {
         if let Some(mut neighbour) = io.neighbour(link.id) {
             neighbour.output().extend_from_slice(bytes);
             let sent_ns = self.lp.now_ns();
-            link.expected.push_back(Expected {
-                client: client.key,
-                role: Role::Dropped,
-                command,
-                bytes: 0,
-                reserved: 0,
-                copied: 0,
-                redirects: 0,
-                sent_ns,
-            });
+            link.expect(client, PendingRequest::new(client.key, Role::Dropped, command, bytes.len(), sent_ns));
             self.counters.sent(node);
         }
     }
@@ -155,8 +152,7 @@ impl Shard {
             _ if is_open => self.queue_command(client, io, order, handling),
             Handling::Keyed | Handling::Split(_) => match (self.nodes_of_keys(order, io), own) {
                 (KeyNodes::One(node), Some((own, link))) if own == node => {
-                    self.forward(client, io, &order.source, (link, node), order.id);
-                    Served::Done
+                    self.forward(client, io, &order.source, (link, node), order.id)
                 }
                 _ => self.handle(client, io, order, handling),
             },
@@ -186,11 +182,10 @@ impl Shard {
         match link {
             Ok(link) => self.forward(client, io, &order.source, link, order.id),
             Err(reply) => {
-                self.state(client).is_dirty = true;
-                self.answer_bytes(client, io, &reply);
+                client.fail_transaction();
+                self.refuse_with(client, io, &reply)
             }
         }
-        Served::Done
     }
 
     /// The node on which a command after MULTI is queued. `None`: any node may queue it, and the transaction has no node yet.
@@ -202,7 +197,7 @@ impl Shard {
         handling: Handling,
     ) -> Result<Option<u16>, String> {
         let own = self.state(client).own.map(|(node, _)| node);
-        let database = i64::from(self.lanes[usize::from(client.lane)].database);
+        let database = i64::from(self.pools[usize::from(client.pool)].database);
         match handling {
             Handling::Local(Local::Ping | Local::Echo | Local::Time | Local::Command) => Ok(own),
             Handling::Transaction(TransactionCommand::Unwatch) => Ok(own),
@@ -224,7 +219,9 @@ impl Shard {
         if state.held_bytes() + bytes.len() > HELD_BYTES_MAX {
             return self.reject(client, io, b"ERR give a command with a key before more commands without one");
         }
+        let held_bytes = bytes.len();
         state.held.push((order.id, bytes));
+        client.lasting_bytes += held_bytes;
         self.answer_bytes(client, io, QUEUED);
         Served::Done
     }
@@ -235,9 +232,8 @@ impl Shard {
         match self.link_in_transaction(client, io, node) {
             Ok(_) => self.end(client, io, order, b"*0\r\n"),
             Err(reply) => {
-                client.mode = Mode::Plain;
-                self.answer_bytes(client, io, &reply);
-                Served::Done
+                self.leave_transaction(client, State::Shared);
+                self.refuse_with(client, io, &reply)
             }
         }
     }
@@ -259,9 +255,8 @@ impl Shard {
                 state.is_open = true;
                 match state.own {
                     Some((node, link)) => self.forward(client, io, &order.source, (link, node), order.id),
-                    None => self.answer_bytes(client, io, b"+OK\r\n"),
+                    None => self.answer_ok(client, io),
                 }
-                Served::Done
             }
             (TransactionCommand::Exec, false) => self.refuse(client, io, b"ERR EXEC without MULTI"),
             (TransactionCommand::Discard, false) => self.refuse(client, io, b"ERR DISCARD without MULTI"),
@@ -282,15 +277,20 @@ impl Shard {
     fn end(&mut self, client: &mut Client, io: &mut Io<'_>, order: &Order<'_>, reply: &[u8]) -> Served {
         match self.state(client).own {
             Some((node, link)) => {
-                client.mode = Mode::Own(link);
-                self.forward(client, io, &order.source, (link, node), order.id);
+                self.leave_transaction(client, State::Reserved(link));
+                self.forward(client, io, &order.source, (link, node), order.id)
             }
             None => {
-                client.mode = Mode::Plain;
+                self.leave_transaction(client, State::Shared);
                 self.answer_bytes(client, io, reply);
+                Served::Done
             }
         }
-        Served::Done
+    }
+
+    fn leave_transaction(&mut self, client: &mut Client, to: State) {
+        client.lasting_bytes -= self.state(client).held_bytes();
+        client.state = to;
     }
 
     /// Ends the transaction without a reply to the client, whose commands are all answered.
@@ -299,9 +299,10 @@ impl Shard {
             && let Some(link) = self.links.get_mut(link)
         {
             link.owner = Key::NONE;
-            super::wires::Wires::abort(io, link.id);
+            link.end = Some(super::node_connection::End::Unneeded);
+            super::connections::Connections::abort(io, link.id);
         }
-        client.mode = Mode::Plain;
+        self.leave_transaction(client, State::Shared);
     }
 
     /// Answers EXEC after a refused command: nothing of the transaction is executed.
@@ -315,27 +316,23 @@ impl Shard {
         match self.state(client).own {
             Some((node, link)) => {
                 self.send_unasked(client, io, (link, node), &["DISCARD"]);
-                client.mode = Mode::Own(link);
+                self.leave_transaction(client, State::Reserved(link));
             }
-            None => client.mode = Mode::Plain,
+            None => self.leave_transaction(client, State::Shared),
         }
     }
 
     /// Refuses a request that is no command. After MULTI, EXEC then fails.
     #[cold]
     pub(super) fn reject(&mut self, client: &mut Client, io: &mut Io<'_>, text: &[u8]) -> Served {
-        if let Mode::Transaction(state) = &mut client.mode
-            && state.is_open
-        {
-            state.is_dirty = true;
-        }
+        client.fail_transaction();
         self.refuse(client, io, text)
     }
 
     /// Refuses a malformed EXEC, which ends the transaction, as in Redis.
     #[cold]
     pub(super) fn reject_exec(&mut self, client: &mut Client, io: &mut Io<'_>, text: &str) -> Served {
-        if matches!(&client.mode, Mode::Transaction(state) if state.is_open) {
+        if matches!(&client.state, State::Transaction(state) if state.is_open) {
             self.discard(client, io);
         }
         let reason = text.strip_prefix("ERR ").unwrap_or(text);
@@ -343,13 +340,11 @@ impl Shard {
     }
 }
 
-/// Large requests of a transaction are forwarded on its connection.
 impl Client {
-    /// The connection of a transaction, if it is with this node.
-    pub(super) fn transaction_link(&self, node: u16) -> Option<Option<Key>> {
-        match &self.mode {
-            Mode::Transaction(state) => Some(state.own.filter(|(own, _)| *own == node).map(|(_, link)| link)),
-            Mode::Plain | Mode::Own(_) => None,
+    /// A command was refused: after MULTI, EXEC will fail.
+    pub(super) fn fail_transaction(&mut self) {
+        if let State::Transaction(state) = &mut self.state {
+            state.is_dirty |= state.is_open;
         }
     }
 }

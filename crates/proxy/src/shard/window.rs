@@ -1,4 +1,4 @@
-//! Bound on a client's unanswered commands.
+//! Bounds on what is in flight, learnt from the sizes of replies so far.
 //!
 //! The proxy learns a reply's size only when it arrives, and must then store it. A client therefore begins with few commands in
 //! flight and gains one with each reply, up to the number whose replies, by their average size, fit its byte bound. The memory of
@@ -9,16 +9,37 @@ const COMMANDS_AT_FIRST: u32 = 16;
 /// Divisor for the weight of a reply in the moving average.
 const AVERAGE_OVER: u64 = 8;
 
-/// See the module.
+/// The average size of the last replies.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Average(u64);
+
+impl Average {
+    #[inline]
+    pub(crate) fn get(self) -> u64 {
+        self.0
+    }
+
+    /// Counts a reply of this size. A large one counts at once, because it is the large ones that need memory.
+    #[inline]
+    pub(crate) fn add(&mut self, bytes: u64) {
+        self.0 = if bytes > self.0 * AVERAGE_OVER {
+            bytes / 2
+        } else {
+            self.0 - self.0 / AVERAGE_OVER + bytes / AVERAGE_OVER
+        };
+    }
+}
+
+/// A client's bound on unanswered commands.
 #[derive(Debug)]
 pub(crate) struct Window {
     commands: u32,
-    reply_bytes: u64,
+    reply_bytes: Average,
 }
 
 impl Window {
     pub(crate) fn new(commands_max: u32) -> Window {
-        Window { commands: COMMANDS_AT_FIRST.min(commands_max).max(1), reply_bytes: 0 }
+        Window { commands: COMMANDS_AT_FIRST.min(commands_max).max(1), reply_bytes: Average::default() }
     }
 
     /// Bound on unanswered commands.
@@ -30,19 +51,14 @@ impl Window {
     /// Average size of a reply, in bytes.
     #[inline]
     pub(crate) fn reply_bytes(&self) -> u32 {
-        u32::try_from(self.reply_bytes).unwrap_or(u32::MAX)
+        u32::try_from(self.reply_bytes.get()).unwrap_or(u32::MAX)
     }
 
     /// Counts a reply of this size.
     #[inline]
     pub(crate) fn replied(&mut self, bytes: u64, commands_max: u32, bytes_max: usize) {
-        // A large reply counts at once, because it is the large ones that need memory.
-        self.reply_bytes = if bytes > self.reply_bytes * AVERAGE_OVER {
-            bytes / 2
-        } else {
-            self.reply_bytes - self.reply_bytes / AVERAGE_OVER + bytes / AVERAGE_OVER
-        };
-        let most = bytes_max as u64 / self.reply_bytes.max(1);
+        self.reply_bytes.add(bytes);
+        let most = bytes_max as u64 / self.reply_bytes.get().max(1);
         self.commands = (self.commands + 1).min(commands_max).min(u32::try_from(most).unwrap_or(u32::MAX)).max(1);
     }
 }

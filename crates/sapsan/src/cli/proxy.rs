@@ -26,6 +26,9 @@ pub(crate) struct Proxy {
     /// Password that clients must send with AUTH. Prefer the variable: other users of the machine can read the command line
     #[arg(long, value_name = "PASSWORD", env = "SAPSAN_PROXY_PASSWORD", hide_env_values = true)]
     pub(crate) password: Option<String>,
+    /// Name of the user that is sent to nodes with --node-password, if it is not the default user
+    #[arg(long, value_name = "NAME")]
+    pub(crate) node_user: Option<String>,
     /// Password that is sent to nodes with AUTH
     #[arg(long, value_name = "PASSWORD", env = "SAPSAN_PROXY_NODE_PASSWORD", hide_env_values = true)]
     pub(crate) node_password: Option<String>,
@@ -102,10 +105,11 @@ pub(crate) struct LimitArguments {
     /// Most bytes of a request that is held until it is complete. Larger requests of one key are forwarded while they arrive
     #[arg(long, value_name = "BYTES")]
     pub(crate) request_bytes_max: Option<usize>,
-    /// Most bytes of a reply that is joined from the replies of several nodes
+    /// Most bytes of a reply that is joined from the replies of several nodes, and of the replies that one client leaves unread while others
+    /// wait behind it
     #[arg(long, value_name = "BYTES")]
     pub(crate) joined_bytes_max: Option<usize>,
-    /// Most bytes of all clients together. From half of it on, the proxy stops reading from clients that hold any; past it, clients that
+    /// Most bytes that are held for all clients and nodes together. From half of it on, the proxy stops reading from clients that hold any; past it, clients that
     /// hold most are disconnected
     #[arg(long, value_name = "BYTES")]
     pub(crate) total_bytes_max: Option<usize>,
@@ -115,8 +119,7 @@ pub(crate) struct LimitArguments {
     /// Most channels and patterns that one client subscribes to
     #[arg(long, value_name = "N")]
     pub(crate) subscriptions_max: Option<usize>,
-    /// Time after which a client is disconnected if it reads its replies more slowly than 1 KiB a second, or holds up a node
-    /// connection, in seconds
+    /// Time after which a client is disconnected if it reads its replies more slowly than 1 KiB a second, in seconds
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     pub(crate) stall_max: Option<Duration>,
 }

@@ -3,14 +3,14 @@
 pub(super) mod reply_queue;
 pub(super) mod subscription_state;
 pub(super) mod transaction_state;
-pub(super) mod window;
 
 use std::cell::RefCell;
 use std::net::SocketAddr;
 use std::rc::Rc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use reactor::{Accept, Closed, ConnectionId, Io, Loop, Protocol};
+use reactor::{Accept, Closed, ConnectionId, Io, Loop, MemoryPart, Protocol};
 use resp::codec::{ProtocolVersion, RequestFramer};
 
 use crate::config::ProxyLimits;
@@ -18,31 +18,73 @@ use crate::shard::Shard;
 use crate::shard::client::reply_queue::ReplyQueue;
 use crate::shard::client::subscription_state::Subscriptions;
 use crate::shard::client::transaction_state::TransactionState;
-use crate::shard::client::window::Window;
+use crate::shard::connections::Connections;
 use crate::shard::gather::Gather;
+use crate::shard::pending::PendingRequest;
 use crate::shard::slab::Key;
-use crate::shard::wires::Wires;
+use crate::shard::window::Window;
 
-/// Why a client's input is not read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Waits {
-    No,
-    /// Too many of its commands or bytes are unanswered.
-    Room,
-    /// Its next command must wait until all earlier ones are answered.
-    Empty,
-    /// All clients together hold too much.
-    Total,
+/// What a client is doing: over which node connections its commands go. The transitions:
+///
+/// | from | by | to |
+/// |---|---|---|
+/// | shared | WATCH, MULTI, with nothing in flight | transaction |
+/// | shared | a command that may block, with nothing in flight | blocked |
+/// | shared | a large request, or SELECT of an untried database, with nothing in flight | reserved |
+/// | transaction | EXEC, DISCARD, UNWATCH sent to the node | reserved |
+/// | transaction | the same without a node | shared |
+/// | blocked, reserved | the last request in flight is answered, or the connection is lost | shared |
+/// | any | QUIT, the end of its input, bytes that are no request, the end of the proxy | closing |
+///
+/// Subscriptions are no state: under RESP3 a subscriber may be in any. Under RESP2 it gives subscribers' commands only.
+pub(crate) enum State {
+    /// Those that all clients share.
+    Shared,
+    /// A reserved one, until nothing is in flight.
+    Reserved(Key),
+    /// A reserved one on which its command may block.
+    Blocked(Key),
+    /// A reserved one, once the node is known; commands of other nodes go over shared ones before MULTI.
+    Transaction(Box<TransactionState>),
+    /// It is disconnected once nothing is in flight; the connection that was reserved for it.
+    Closing(Option<Key>),
 }
 
-/// The node connections that a client's commands use.
-pub(crate) enum Mode {
-    /// Those that all clients share.
-    Plain,
-    /// One reserved for it, since WATCH or MULTI.
-    Transaction(Box<TransactionState>),
-    /// One reserved for it, until all its commands are answered.
-    Own(Key),
+impl State {
+    /// The connection that is reserved for it, except those of subscriptions.
+    pub(crate) fn connection(&self) -> Option<Key> {
+        match self {
+            State::Shared => None,
+            State::Reserved(connection) | State::Blocked(connection) => Some(*connection),
+            State::Transaction(state) => state.connection(),
+            State::Closing(connection) => *connection,
+        }
+    }
+}
+
+/// Whether a client's input is read, or what it waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Reading {
+    On,
+    /// Too many of its commands or bytes are unanswered.
+    WaitsForRoom,
+    /// Its next command must wait until nothing is in flight.
+    WaitsForAnswers,
+    /// All clients together hold too much.
+    WaitsForMemory,
+    /// The node of its next bytes has too much to take, or too many replies to give.
+    WaitsForNode,
+}
+
+/// The front of a client's input.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Front {
+    /// A request of which the framer has read this many bytes.
+    Arriving(usize),
+    /// A complete request of this many bytes, which waits.
+    Complete(usize),
+    /// The rest of a large request: it is passed on while it arrives, to this connection, or dropped if it was refused.
+    Upload(Option<Key>),
 }
 
 /// The setting of CLIENT REPLY.
@@ -58,35 +100,32 @@ pub(crate) enum Replies {
 pub(crate) struct Client {
     pub(crate) key: Key,
     pub(crate) id: ConnectionId,
+    /// Its number for CLIENT ID.
+    pub(crate) number: u64,
     pub(crate) framer: RequestFramer,
-    /// Bytes at the front of the input that the framer has read.
-    pub(crate) scanned: usize,
-    /// Size of the complete request that waits at the front of the input.
-    pub(crate) framed: Option<usize>,
+    pub(crate) front: Front,
     pub(crate) queue: ReplyQueue,
     /// Joined replies, indexed by their numbers.
     pub(crate) gathers: Vec<Option<Box<Gather>>>,
-    pub(crate) lane: u16,
+    pub(crate) pool: u16,
     pub(crate) version: ProtocolVersion,
-    /// Bytes of unanswered requests.
+    /// Requests that nodes have not answered, whether or not their replies are wanted.
+    pub(crate) in_flight: u32,
+    /// Bytes of these requests.
     pub(crate) request_bytes: usize,
+    /// Bytes of parts of joined replies.
+    pub(crate) gathered_bytes: usize,
+    /// Bytes of its name, its subscriptions, and of commands held back in a transaction.
+    pub(crate) lasting_bytes: usize,
+    /// What the ledger has of it.
+    pub(crate) entered_bytes: usize,
     pub(crate) window: Window,
-    pub(crate) waits: Waits,
-    /// Whether reading its socket is paused, in addition to `waits`.
-    pub(crate) is_paused: bool,
-    /// Whether it is disconnected once all commands are answered.
-    pub(crate) ends: bool,
-    /// Whether its unsent or waiting replies exceed their bounds.
-    pub(crate) is_over: bool,
-    /// Node connections that are not read because of it.
+    pub(crate) reading: Reading,
+    /// Node connections of its own that are not read because it has no room.
     pub(crate) holds: Vec<ConnectionId>,
     pub(crate) is_authenticated: bool,
     pub(crate) replies: Replies,
-    pub(crate) mode: Mode,
-    /// Whether it has a command that may block on its node, on a connection reserved for it.
-    pub(crate) is_blocked: bool,
-    /// The connection to which its large request is forwarded while it arrives.
-    pub(crate) stream: Option<Key>,
+    pub(crate) state: State,
     pub(crate) subscriptions: Option<Box<Subscriptions>>,
     pub(crate) name: Vec<u8>,
     /// Time of its last request, on the loop's clock.
@@ -95,28 +134,28 @@ pub(crate) struct Client {
 
 impl Client {
     fn new(key: Key, id: ConnectionId, is_authenticated: bool, limits: &ProxyLimits) -> Client {
+        static NUMBERS: AtomicU64 = AtomicU64::new(1);
         Client {
             key,
             id,
+            number: NUMBERS.fetch_add(1, Ordering::Relaxed),
             framer: RequestFramer::new(resp::codec::FrameLimits::default()),
-            scanned: 0,
-            framed: None,
+            front: Front::Arriving(0),
             queue: ReplyQueue::default(),
             gathers: Vec::new(),
-            lane: 0,
+            pool: 0,
             version: ProtocolVersion::Resp2,
+            in_flight: 0,
             request_bytes: 0,
+            gathered_bytes: 0,
+            lasting_bytes: 0,
+            entered_bytes: 0,
             window: Window::new(limits.commands_max),
-            waits: Waits::No,
-            is_paused: false,
-            ends: false,
-            is_over: false,
+            reading: Reading::On,
             holds: Vec::new(),
             is_authenticated,
             replies: Replies::On,
-            mode: Mode::Plain,
-            is_blocked: false,
-            stream: None,
+            state: State::Shared,
             subscriptions: None,
             name: Vec::new(),
             active_ns: 0,
@@ -126,10 +165,22 @@ impl Client {
     /// Whether its commands with one key can take the fast path.
     #[inline]
     pub(crate) fn is_plain(&self) -> bool {
-        matches!(self.mode, Mode::Plain)
+        matches!(self.state, State::Shared)
             && self.is_authenticated
             && self.replies == Replies::On
             && !self.is_subscriber()
+    }
+
+    /// Bytes that are held for it, beside the buffers of its connection.
+    #[inline]
+    pub(crate) fn held_bytes(&self) -> usize {
+        self.unread_bytes() + self.lasting_bytes
+    }
+
+    /// Bytes of replies that it cannot be given yet.
+    #[inline]
+    fn unread_bytes(&self) -> usize {
+        self.queue.kept_bytes() + self.gathered_bytes
     }
 
     /// Whether more of its commands may be sent.
@@ -137,57 +188,75 @@ impl Client {
     pub(crate) fn has_room(&self, limits: &ProxyLimits) -> bool {
         self.queue.len() < self.window.commands()
             && self.request_bytes < limits.client_bytes_max
-            && self.queue.kept_bytes() < limits.client_bytes_max
+            && self.unread_bytes() < limits.client_bytes_max
     }
 
     /// Whether enough is answered to resume reading it.
     fn may_go_on(&self, limits: &ProxyLimits, is_pressed: bool) -> bool {
-        match self.waits {
-            Waits::No => false,
-            Waits::Empty => self.queue.is_empty(),
-            Waits::Room => {
+        match self.reading {
+            // The node connection says when.
+            Reading::On | Reading::WaitsForNode => false,
+            Reading::WaitsForAnswers => self.in_flight == 0,
+            Reading::WaitsForRoom => {
                 self.queue.len() <= self.window.commands() / 2
                     && self.request_bytes <= limits.client_bytes_max / 2
-                    && self.queue.kept_bytes() <= limits.client_bytes_max / 2
+                    && self.unread_bytes() <= limits.client_bytes_max / 2
             }
-            Waits::Total => !is_pressed || self.queue.is_empty(),
+            Reading::WaitsForMemory => !is_pressed || self.in_flight == 0,
         }
+    }
+
+    /// A request is answered, or lost.
+    #[inline]
+    pub(crate) fn settle(&mut self, request: &PendingRequest) {
+        self.in_flight -= 1;
+        self.request_bytes -= request.bytes as usize;
     }
 
     /// A reply has arrived or was sent: resumes what waited for that.
     #[inline]
-    pub(crate) fn progressed(&mut self, limits: &ProxyLimits, is_pressed: bool, wires: &mut impl Wires) {
-        if self.waits != Waits::No && self.may_go_on(limits, is_pressed) {
-            self.waits = Waits::No;
-            self.wake(wires);
+    pub(crate) fn progressed(&mut self, limits: &ProxyLimits, is_pressed: bool, connections: &mut impl Connections) {
+        if self.reading != Reading::On && self.may_go_on(limits, is_pressed) {
+            self.go_on(connections);
         }
-        if self.is_over {
-            self.look_at_holds(limits, wires);
+        if !self.holds.is_empty() {
+            self.release_holds(limits, connections);
         }
-        if self.ends && self.queue.is_empty() {
-            wires.finish(self.id);
-        }
-    }
-
-    /// Schedules another pass over its input.
-    pub(crate) fn wake(&mut self, wires: &mut impl Wires) {
-        match std::mem::take(&mut self.is_paused) {
-            true => wires.resume(self.id),
-            false => wires.notify_writable(self.id),
+        if matches!(self.state, State::Closing(_)) && self.in_flight == 0 {
+            connections.finish(self.id);
         }
     }
 
-    /// Whether no more bytes of replies may be passed to it for now.
+    /// Has its input read again.
+    pub(crate) fn go_on(&mut self, connections: &mut impl Connections) {
+        self.reading = Reading::On;
+        connections.wake(self.id);
+    }
+
+    pub(crate) fn set_name(&mut self, name: &[u8]) {
+        self.lasting_bytes = self.lasting_bytes - self.name.len() + name.len();
+        self.name = name.to_vec();
+    }
+
+    /// Begins its end: it is disconnected once nothing is in flight.
+    pub(crate) fn close(&mut self) {
+        self.state = State::Closing(self.state.connection());
+    }
+
+    /// Whether a node may be silent on this connection: its command blocks there, or its request has not arrived yet.
+    pub(crate) fn keeps_silent(&self, connection: Key) -> bool {
+        matches!(self.state, State::Blocked(own) if own == connection) || self.front == Front::Upload(Some(connection))
+    }
+
+    /// Whether its own node connections are to wait until it has read more.
     pub(crate) fn is_full(&self, unsent: usize, limits: &ProxyLimits) -> bool {
-        unsent > 2 * limits.client_bytes_max || self.queue.kept_bytes() > 2 * limits.client_bytes_max
+        unsent.max(self.queue.kept_bytes()) > 2 * limits.client_bytes_max
     }
 
     /// Resumes node connections that were not read because of it, if it has room now.
-    pub(crate) fn look_at_holds(&mut self, limits: &ProxyLimits, wires: &mut impl Wires) {
-        let unsent = wires.unsent(self.id);
-        self.is_over = self.is_full(unsent, limits);
-        if !self.is_over {
-            self.holds.drain(..).for_each(|link| wires.resume(link));
+    pub(crate) fn release_holds(&mut self, limits: &ProxyLimits, connections: &mut impl Connections) {
+        if !self.is_full(connections.unsent(self.id), limits) {
+            self.holds.drain(..).for_each(|connection| connections.resume(connection));
         }
     }
 
@@ -234,8 +303,7 @@ impl Protocol for ClientProtocol {
         {
             let shard = &mut *self.shard.borrow_mut();
             let Some(client) = shard.clients.get_mut(self.key) else { return io.abort() };
-            client.look_at_holds(&shard.config.limits, io);
-            client.progressed(&shard.config.limits, shard.is_pressed, io);
+            client.progressed(&shard.config.limits, shard.ledger.is_pressed(), io);
         }
         // The input may be unread without a pause; no other event would resume it.
         self.input(io);
@@ -245,7 +313,7 @@ impl Protocol for ClientProtocol {
         let Some(idle_max) = self.idle_max else { return };
         let shard = &mut *self.shard.borrow_mut();
         let Some(client) = shard.clients.get_mut(self.key) else { return io.abort() };
-        let is_busy = !client.queue.is_empty() || client.subscriptions.is_some();
+        let is_busy = client.in_flight > 0 || client.subscriptions.is_some();
         let idle = Duration::from_nanos(io.lp().now_ns().saturating_sub(client.active_ns));
         match idle_max.checked_sub(idle).filter(|left| !left.is_zero()) {
             Some(left) => io.set_timer(Some(left)),
@@ -258,11 +326,16 @@ impl Protocol for ClientProtocol {
         let shard = &mut *self.shard.borrow_mut();
         let Some(client) = shard.clients.get_mut(self.key) else { return io.finish() };
         // Its requests are answered first, unless it is a subscriber or waits in a blocking command.
-        client.ends = true;
+        let is_blocked = matches!(client.state, State::Blocked(_));
+        client.close();
         io.pause_input();
-        if client.queue.is_empty() || client.is_blocked {
+        if client.in_flight == 0 || is_blocked {
             io.finish();
         }
+    }
+
+    fn hoards(&mut self, _part: MemoryPart, io: &mut Io<'_>) {
+        io.cut();
     }
 
     fn closed(&mut self, reason: Closed) {

@@ -78,11 +78,6 @@ impl ReplyQueue {
         self.places.len()
     }
 
-    #[inline]
-    pub(crate) fn is_empty(&self) -> bool {
-        self.places.is_empty()
-    }
-
     /// Bytes that wait for earlier replies.
     #[inline]
     pub(crate) fn kept_bytes(&self) -> usize {
@@ -144,11 +139,11 @@ impl ReplyQueue {
         if self.is_head(number) {
             return self.forward(reply, true, output, pool);
         }
-        self.keep_whole(number, reply);
+        self.keep_whole(number, reply.to_vec());
     }
 
     /// The same for a reply that is not next.
-    pub(crate) fn keep_whole(&mut self, number: u32, reply: &[u8]) {
+    pub(crate) fn keep_whole(&mut self, number: u32, reply: Vec<u8>) {
         let place = &mut self.places[number.wrapping_sub(self.head) as usize];
         if place.kept_bytes > 0 {
             // They are the last bytes of the run.
@@ -156,8 +151,8 @@ impl ReplyQueue {
             run.bytes.truncate(run.bytes.len() - place.kept_bytes);
             self.kept_bytes -= place.kept_bytes;
         }
-        *place = Place { source: WHOLE, is_complete: true, kept_bytes: 0, whole: Some(reply.into()) };
         self.kept_bytes += reply.len();
+        *place = Place { source: WHOLE, is_complete: true, kept_bytes: 0, whole: Some(reply.into_boxed_slice()) };
     }
 
     #[inline]
@@ -223,7 +218,7 @@ mod tests {
         assert_eq!((output.len(), queue.kept_bytes()), (0, 12));
         queue.forward(b"+zero\r\n", true, &mut output, &mut pool);
         assert_eq!(output, b"+zero\r\n+one\r\n-ERR\r\n");
-        assert!(queue.is_empty() && queue.kept_bytes() == 0);
+        assert!(queue.len() == 0 && queue.kept_bytes() == 0);
     }
 
     proptest! {
@@ -258,7 +253,7 @@ mod tests {
                 }
             }
             prop_assert_eq!(output, expected);
-            prop_assert!(queue.is_empty() && queue.kept_bytes() == 0);
+            prop_assert!(queue.len() == 0 && queue.kept_bytes() == 0);
         }
     }
 }

@@ -4,15 +4,35 @@ use hashbrown::HashSet;
 use resp::codec::ProtocolVersion;
 
 use crate::commands::Subscription;
+use crate::shard::client::Client;
 use crate::shard::client::reply_queue::written;
 use crate::shard::slab::Key;
+
+/// Bytes that a name holds beside its own.
+const NAME_RECORD_BYTES: usize = 32;
+
+impl Client {
+    /// Adds a channel or pattern. `false`: it was there.
+    pub(in crate::shard) fn join(&mut self, command: Subscription, name: &[u8]) -> bool {
+        let is_new = self.subscriptions.get_or_insert_default().names(command).insert(name.into());
+        self.lasting_bytes += if is_new { name.len() + NAME_RECORD_BYTES } else { 0 };
+        is_new
+    }
+
+    /// Removes a channel or pattern. `false`: there was none.
+    pub(in crate::shard) fn leave(&mut self, command: Subscription, name: &[u8]) -> bool {
+        let was_there = self.subscriptions.as_mut().is_some_and(|all| all.names(command).remove(name));
+        self.lasting_bytes -= if was_there { name.len() + NAME_RECORD_BYTES } else { 0 };
+        was_there
+    }
+}
 
 /// A client's subscriptions.
 #[derive(Default)]
 pub(crate) struct Subscriptions {
     channels: HashSet<Box<[u8]>>,
     patterns: HashSet<Box<[u8]>>,
-    pub(in crate::shard) sharded: HashSet<Box<[u8]>>,
+    sharded: HashSet<Box<[u8]>>,
     /// Reserved connections, by node.
     pub(in crate::shard) own: Vec<(u16, Key)>,
 }
@@ -40,8 +60,17 @@ impl Subscriptions {
         has_more && !self.patterns.is_empty() || self.channels.iter().chain(&self.sharded).any(|name| has_moved(name))
     }
 
+    /// Bytes of the names.
+    pub(in crate::shard) fn name_bytes(&self) -> usize {
+        [&self.channels, &self.patterns, &self.sharded]
+            .into_iter()
+            .flatten()
+            .map(|name| name.len() + NAME_RECORD_BYTES)
+            .sum()
+    }
+
     /// Its node connections.
-    pub(crate) fn links(&self) -> impl Iterator<Item = Key> {
+    pub(crate) fn connections(&self) -> impl Iterator<Item = Key> {
         self.own.iter().map(|(_, link)| *link)
     }
 

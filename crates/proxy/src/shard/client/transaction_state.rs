@@ -19,13 +19,13 @@ pub(crate) struct TransactionState {
 }
 
 impl TransactionState {
-    /// Bytes of the held commands.
+    /// Bytes of the commands that are held back.
     pub(in crate::shard) fn held_bytes(&self) -> usize {
         self.held.iter().map(|(_, bytes)| bytes.len()).sum()
     }
 
     /// Its node connection.
-    pub(crate) fn link(&self) -> Option<Key> {
+    pub(crate) fn connection(&self) -> Option<Key> {
         self.own.map(|(_, link)| link)
     }
 

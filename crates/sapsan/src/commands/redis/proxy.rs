@@ -88,10 +88,6 @@ fn pools(arguments: &Proxy) -> Result<Vec<Pool>, String> {
             let mut config = ProxyConfig::new(nodes(arguments)?);
             config.spread = arguments.spread.spread();
             settle_spread(&mut config, arguments)?;
-            if config.spread == Spread::Slots {
-                // A cluster has one database.
-                config.databases = 1;
-            }
             vec![Pool { name: None, listen: arguments.listen.clone(), config }]
         }
     };
@@ -198,6 +194,7 @@ fn settle(config: &mut ProxyConfig, arguments: &Proxy) {
     let password = |text: &Option<String>| text.clone().map(Password);
     config.password = password(&arguments.password).or(config.password.take());
     config.node_password = password(&arguments.node_password).or(config.node_password.take());
+    config.node_user = arguments.node_user.clone();
     config.threads = arguments.threads.map_or(config.threads, usize::from);
     config.may_split_msetnx = arguments.split;
     config.preconnect |= arguments.preconnect;
