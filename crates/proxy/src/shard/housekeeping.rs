@@ -50,7 +50,10 @@ impl LoopState for Housekeeping {
             shard.end_orphan(&orphan, at);
         }
         std::mem::take(&mut shard.released).into_iter().for_each(|id| at.resume(id));
-        shard.refresh_slots(at);
+        // A new connection would keep a loop that drains from its end.
+        if !self.drains {
+            shard.refresh_slots(at);
+        }
         shard.look_at_memory(at);
         if self.drains && shard.clients.len() == 0 {
             shard.links.iter_mut().for_each(|link| at.abort(link.id));
