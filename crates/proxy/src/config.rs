@@ -123,11 +123,11 @@ pub struct ProxyLimits {
     /// Largest request in bytes that is held until it is complete. A larger one is forwarded while it arrives, if all its keys
     /// are on one node.
     pub request_bytes_max: usize,
-    /// Largest joined reply in bytes; a larger one is replaced by an error. Also what a client may hold of replies behind which other
-    /// clients wait on the same node connection: past it the client is disconnected.
+    /// Largest joined reply in bytes; a larger one is replaced by an error.
     pub joined_bytes_max: usize,
     /// Bytes held for all clients and nodes together. Above half of it, clients that hold any are not read; above all of it,
-    /// those that have held the most for the longest are disconnected.
+    /// those that have held the most for the longest are disconnected. A client may hold a quarter of a thread's part of replies behind
+    /// which other clients wait on the same node connection; past that it must read fast.
     pub total_bytes_max: usize,
     /// Node connections that are reserved for one client: for transactions, blocking commands, subscribers, large requests.
     pub own_connections_max: usize,

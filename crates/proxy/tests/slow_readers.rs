@@ -24,6 +24,22 @@ fn reads_all(plain: &mut Plain) {
     assert_eq!(plain.next_reply().len(), LARGE_BYTES + format!("${LARGE_BYTES}\r\n\r\n").len());
 }
 
+fn node_of_the_only_key(sharded: &Sharded) -> usize {
+    (0..4).find(|node| Plain::connect(sharded.nodes[*node].address).text(&["DBSIZE"]) == ":1\r\n").unwrap()
+}
+
+/// Has a request of `behind` sent after one for a large reply, while the node is stopped.
+fn ask_one_behind_the_other(sharded: &Sharded, large: &mut Plain, behind: &mut Plain) {
+    let node = node_of_the_only_key(sharded);
+    sharded.nodes[node].signal("STOP");
+    let in_flight = || sharded.proxy().counters()[0].nodes[node].in_flight.get();
+    large.write(&get("a{t}"));
+    eventually("it is in flight", || in_flight() == 1);
+    behind.write(&get("b{t}"));
+    eventually("it is in flight", || in_flight() == 2);
+    sharded.nodes[node].signal("CONT");
+}
+
 #[test]
 fn a_client_that_does_not_read_a_large_reply_delays_nobody() {
     if !is_there("redis-server") {
@@ -32,16 +48,8 @@ fn a_client_that_does_not_read_a_large_reply_delays_nobody() {
     let sharded = Sharded::start(|config| config.limits.stall_max = FOR_GOOD);
     let (mut slow, mut behind, mut after) = (sharded.connect(), sharded.connect(), sharded.connect());
     make_large(&mut slow, "a{t}");
-    let node = (0..4).find(|node| Plain::connect(sharded.nodes[*node].address).text(&["DBSIZE"]) == ":1\r\n").unwrap();
     for round in 0..3 {
-        // While the node is stopped, a request of another client gets behind the large one.
-        sharded.nodes[node].signal("STOP");
-        let in_flight = || sharded.proxy().counters()[0].nodes[node].in_flight.get();
-        slow.write(&get("a{t}"));
-        eventually("it is in flight", || in_flight() == 1);
-        behind.write(&get("b{t}"));
-        eventually("it is in flight", || in_flight() == 2);
-        sharded.nodes[node].signal("CONT");
+        ask_one_behind_the_other(&sharded, &mut slow, &mut behind);
         assert_eq!(behind.next_reply(), b"$-1\r\n", "behind, round {round}");
         for _ in 0..20 {
             assert_eq!(after.text(&["GET", "b{t}"]), "$-1\r\n", "after, round {round}");
@@ -61,20 +69,35 @@ fn a_client_is_disconnected_if_it_holds_too_much_while_others_wait_behind_it() {
     }
     let sharded = Sharded::start(|config| {
         config.limits.stall_max = FOR_GOOD;
-        config.limits.joined_bytes_max = 8 << 20;
+        config.limits.total_bytes_max = 32 << 20;
     });
     let (mut slow, mut behind) = (sharded.connect(), sharded.connect());
     make_large(&mut slow, "a{t}");
-    let node = (0..4).find(|node| Plain::connect(sharded.nodes[*node].address).text(&["DBSIZE"]) == ":1\r\n").unwrap();
-    sharded.nodes[node].signal("STOP");
-    slow.write(&get("a{t}"));
-    eventually("it is in flight", || sharded.proxy().counters()[0].nodes[node].in_flight.get() == 1);
-    behind.write(&get("b{t}"));
-    eventually("it is in flight", || sharded.proxy().counters()[0].nodes[node].in_flight.get() == 2);
-    sharded.nodes[node].signal("CONT");
+    ask_one_behind_the_other(&sharded, &mut slow, &mut behind);
     assert_eq!(behind.next_reply(), b"$-1\r\n");
     eventually("it is disconnected", || sharded.proxy().counters()[0].stalled.get() == 1);
     assert!(slow.has_ended());
+}
+
+#[test]
+fn a_client_that_reads_fast_gets_a_reply_above_the_bound_while_others_wait_behind_it() {
+    if !is_there("redis-server") {
+        return;
+    }
+    let sharded = Sharded::start(|config| {
+        config.limits.stall_max = FOR_GOOD;
+        config.limits.total_bytes_max = 32 << 20;
+    });
+    let (mut fast, mut behind) = (sharded.connect(), sharded.connect());
+    make_large(&mut fast, "a{t}");
+    for _ in 0..3 {
+        ask_one_behind_the_other(&sharded, &mut fast, &mut behind);
+        // The node is not read any more, for less than the time after which the client would be disconnected.
+        std::thread::sleep(Duration::from_millis(300));
+        reads_all(&mut fast);
+        assert_eq!(behind.next_reply(), b"$-1\r\n");
+    }
+    assert_eq!(sharded.proxy().counters()[0].stalled.get(), 0);
 }
 
 #[test]
@@ -155,7 +178,7 @@ fn replies_in_flight_from_a_node_are_bounded() {
     for _ in 0..30 {
         assert_eq!(plain.reply(&["GET", "a{t}"]).len(), 1_000_012);
     }
-    let node = (0..4).find(|node| Plain::connect(sharded.nodes[*node].address).text(&["DBSIZE"]) == ":1\r\n").unwrap();
+    let node = node_of_the_only_key(&sharded);
     sharded.nodes[node].signal("STOP");
     let mut clients: Vec<Plain> = (0..CLIENTS).map(|_| sharded.connect()).collect();
     clients.iter_mut().for_each(|client| client.write(&get("a{t}").repeat(REQUESTS)));

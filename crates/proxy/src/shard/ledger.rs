@@ -11,6 +11,9 @@ use super::slab::Key;
 
 /// Divisor of the memory bound above which clients begin to wait; replies in flight come on top.
 const PRESSURE_PART: usize = 2;
+/// Divisor of the memory bound that gives what one client may hold while others wait behind its reply: some such clients have room, beside
+/// those that wait.
+const CLIENT_PART: usize = 4;
 /// Clients that wait because of memory are read again once less than this many eighths of the bound is held.
 const CALM_PARTS_OF_8: usize = 7;
 
@@ -22,7 +25,9 @@ pub(crate) struct Ledger {
     held_bytes: usize,
     /// Estimated bytes of expected replies, from their clients' earlier replies.
     pub(crate) reserved_bytes: usize,
-    /// Bound on the sum of both above which clients wait.
+    /// Bound on the unread bytes of one client while others wait behind its reply.
+    pub(crate) client_bytes_max: usize,
+    /// Bound on `held_bytes` and `reserved_bytes` together above which clients wait.
     pressure_bytes: usize,
     /// Whether all clients together hold more than permitted.
     is_pressed: bool,
@@ -37,6 +42,7 @@ impl Ledger {
             kept_bytes: 0,
             held_bytes: 0,
             reserved_bytes: 0,
+            client_bytes_max: bytes_max / CLIENT_PART,
             pressure_bytes: bytes_max / PRESSURE_PART,
             is_pressed: false,
             starved: Vec::new(),

@@ -113,6 +113,16 @@ pub(crate) enum End {
     Failed(String),
 }
 
+/// A client for which a connection is not read until the client has read more; others may wait behind its reply.
+#[derive(Debug)]
+pub(crate) struct Holder {
+    pub(crate) client: Key,
+    /// Bytes that it had been sent when the connection was paused first.
+    pub(crate) sent_before: u64,
+    /// Checks at which the connection was paused.
+    pub(crate) looks: u32,
+}
+
 /// See the module.
 pub(crate) struct NodeConnection {
     pub(crate) key: Key,
@@ -129,8 +139,10 @@ pub(crate) struct NodeConnection {
     pub(crate) partial: Vec<u8>,
     pub(crate) is_connected: bool,
     pub(crate) end: Option<End>,
-    /// Whether it is not read, because the only client that waits for its replies has no room.
+    /// Whether it is not read, because the client of its next reply has no room.
     pub(crate) is_paused: bool,
+    /// The last client for which it was paused.
+    pub(crate) holder: Option<Holder>,
     /// When it was last read, paused or given a request after a silence.
     pub(crate) active_ns: u64,
     /// Whether its replies are messages of channels.
@@ -161,6 +173,7 @@ impl NodeConnection {
             is_connected: false,
             end: None,
             is_paused: false,
+            holder: None,
             active_ns: 0,
             is_subscribed: false,
             copies: Copies::default(),

@@ -2,8 +2,9 @@
 //!
 //! A reply whose client waits for it next is copied into the client's output piece by piece. A client that has much unread makes only
 //! its own connection wait ([`Shard::hold_back`]): a connection on which others wait is read on, and no new request is put behind the
-//! large reply. What such a client holds meanwhile is bounded, and past the bound it is disconnected. The reactor disconnects a client
-//! that reads too slowly.
+//! large reply. What such a client holds meanwhile is bounded. Past the bound the connection is read as fast as the client reads, and a
+//! client below [`HOLDING_BYTES_PER_LOOK_MIN`] is disconnected, so the others wait for a bounded time. The reactor disconnects a client
+//! that reads next to nothing, also if nobody waits behind it.
 
 use std::cell::RefCell;
 use std::ops::Range;
@@ -13,16 +14,21 @@ use std::time::Duration;
 use reactor::{Closed, Io, Loop, MemoryPart, Protocol};
 use resp::codec::{Advance, ReplyKind, ReplyView, write_command};
 
-use super::client::Reading;
+use super::client::{Client, Reading};
 use super::connections::Connections;
-use super::node_connection::{End, NodeConnection};
+use super::node_connection::{End, Holder, NodeConnection};
 use super::pending::{PendingRequest, Role, Step};
-use super::slab::Key;
+use super::slab::{Key, Slab};
 use super::{Broken, Shard};
 use crate::commands::CommandId;
 
 /// Interval of the checks of a node connection for silence.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
+/// Bytes that a client must read between two checks, on average, while others wait behind its reply and it holds as much as it may:
+/// 8 MiB/s, which a line of 100 Mbit/s has.
+const HOLDING_BYTES_PER_LOOK_MIN: u64 = (8 << 20) * LOOK_EVERY.as_millis() as u64 / 1000;
+/// Checks without consequences for such a client: one second.
+const HOLDING_LOOKS_FREE: u32 = 10;
 /// Divisor of the time limit for a node's reply: after this part of it a subscriber's connection that is silent is asked.
 const PING_PART: u32 = 2;
 
@@ -67,6 +73,7 @@ impl Protocol for NodeProtocol {
     fn timer(&mut self, io: &mut Io<'_>) {
         let shard = &mut *self.shard.borrow_mut();
         let now_ns = io.lp().now_ns();
+        shard.look_at_holder(self.key, io);
         let Some(link) = shard.links.get_mut(self.key) else { return io.abort() };
         io.set_timer(Some(LOOK_EVERY));
         let Some(most) = shard.config.node_timeout else { return };
@@ -162,7 +169,10 @@ impl Shard {
         let pool = &mut self.pools[usize::from(link.pool)];
         match pool.connection(link.node) {
             key if key == link.key => {}
-            Key::NONE if self.nodes[usize::from(link.node)].is_listed => pool.set_connection(link.node, link.key),
+            Key::NONE if self.nodes[usize::from(link.node)].is_listed => {
+                link.holder = None;
+                pool.set_connection(link.node, link.key);
+            }
             _ => {
                 link.end.get_or_insert(End::Unneeded);
                 io.abort();
@@ -180,7 +190,7 @@ impl Shard {
     }
 
     /// A client has more unread than it may hold. A connection on which nobody else waits is not read until there is room. One on which
-    /// others wait is read on, and gets no new requests; the client is disconnected if it holds too much meanwhile.
+    /// others wait is read on until the client holds much more, and gets no new requests.
     #[cold]
     fn hold_back(&mut self, link: &mut NodeConnection, key: Key, io: &mut Io<'_>) {
         let pool = &mut self.pools[usize::from(link.pool)];
@@ -194,20 +204,40 @@ impl Shard {
             }
             self.wake_waiting(link, io);
         }
-        let others = link.pending.iter().map(|request| request.client).filter(|client| *client != key);
-        let others_wait = others.into_iter().any(|client| self.clients.get_mut(client).is_some());
-        let limits = &self.config.limits;
+        let others_wait = others_wait(link, key, &mut self.clients);
         let Some(client) = self.clients.get_mut(key) else { return };
         let held = Connections::unsent(io, client.id).max(client.queue.kept_bytes());
-        if !others_wait {
-            io.pause_input();
-            link.is_paused = true;
-            client.holds.push(link.id);
-            Connections::notify_writable(io, client.id);
-        } else if held > limits.joined_bytes_max {
-            tracing::info!(held, "a client that did not read its replies was disconnected: others waited behind it");
+        if others_wait && held <= self.ledger.client_bytes_max {
+            return;
+        }
+        io.pause_input();
+        link.is_paused = true;
+        client.holds.push(link.id);
+        Connections::notify_writable(io, client.id);
+        if link.holder.as_ref().is_none_or(|holder| holder.client != key) {
+            let sent_before = io.neighbour(client.id).map_or(0, |at| at.sent());
+            link.holder = Some(Holder { client: key, sent_before, looks: 0 });
+        }
+    }
+
+    /// Disconnects the client for which a connection is not read if others wait behind its reply and it reads too slowly. Only checks
+    /// at which the connection is not read count: otherwise it is the node that is slow.
+    fn look_at_holder(&mut self, key: Key, io: &mut Io<'_>) {
+        let Some(link) = self.links.get_mut(key).filter(|link| link.is_paused) else { return };
+        let Some(holder) = &mut link.holder else { return };
+        holder.looks += 1;
+        let expected = u64::from(holder.looks.saturating_sub(HOLDING_LOOKS_FREE)) * HOLDING_BYTES_PER_LOOK_MIN;
+        let (key, sent_before) = (holder.client, holder.sent_before);
+        let Some(id) = self.clients.get_mut(key).map(|client| client.id) else { return };
+        let read = io.neighbour(id).map_or(u64::MAX, |at| at.sent() - sent_before);
+        if read < expected && others_wait(link, key, &mut self.clients) {
+            tracing::info!(
+                read,
+                expected,
+                "a client that read slowly was disconnected: others waited behind its reply"
+            );
             self.counters.stalled.add(1);
-            Connections::abort(io, client.id);
+            Connections::abort(io, id);
         }
     }
 
@@ -409,6 +439,12 @@ impl Shard {
         }
         self.broken.push(Broken { link, reason });
     }
+}
+
+/// Whether a client other than this one waits for a reply on a connection.
+fn others_wait(link: &NodeConnection, key: Key, clients: &mut Slab<Client>) -> bool {
+    let others = link.pending.iter().map(|request| request.client).filter(|client| *client != key);
+    others.into_iter().any(|client| clients.get_mut(client).is_some())
 }
 
 /// Why a node connection ended, if the proxy did not close it for a reason of its own.

@@ -85,6 +85,11 @@ impl Neighbour<'_> {
         self.link.output.unsent()
     }
 
+    /// Bytes that the kernel has taken since the connection began.
+    pub fn sent(&self) -> u64 {
+        self.link.sent
+    }
+
     /// True while its write queue is above its high-water mark. Its protocol's `writable` is called once the queue is below
     /// the low-water mark again.
     pub fn congested(&self) -> bool {

@@ -70,6 +70,7 @@ fn defaults() -> Vec<(&'static str, &'static str, String)> {
         ("proxy", "idle_timeout", "none"),
         ("proxy", "slow", "none"),
         ("proxy", "metrics", "none"),
+        ("proxy", "node_user", "the default user"),
         ("proxy", "eject_after", "never"),
         ("proxy", "hash_tag", "none"),
         ("reshard", "hash_tag", "none"),

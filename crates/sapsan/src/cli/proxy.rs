@@ -26,7 +26,7 @@ pub(crate) struct Proxy {
     /// Password that clients must send with AUTH. Prefer the variable: other users of the machine can read the command line
     #[arg(long, value_name = "PASSWORD", env = "SAPSAN_PROXY_PASSWORD", hide_env_values = true)]
     pub(crate) password: Option<String>,
-    /// Name of the user that is sent to nodes with --node-password, if it is not the default user
+    /// Name of the user that is sent to nodes with --node-password
     #[arg(long, value_name = "NAME")]
     pub(crate) node_user: Option<String>,
     /// Password that is sent to nodes with AUTH
@@ -105,8 +105,7 @@ pub(crate) struct LimitArguments {
     /// Most bytes of a request that is held until it is complete. Larger requests of one key are forwarded while they arrive
     #[arg(long, value_name = "BYTES")]
     pub(crate) request_bytes_max: Option<usize>,
-    /// Most bytes of a reply that is joined from the replies of several nodes, and of the replies that one client leaves unread while others
-    /// wait behind it
+    /// Most bytes of a reply that is joined from the replies of several nodes
     #[arg(long, value_name = "BYTES")]
     pub(crate) joined_bytes_max: Option<usize>,
     /// Most bytes that are held for all clients and nodes together. From half of it on, the proxy stops reading from clients that hold any; past it, clients that
