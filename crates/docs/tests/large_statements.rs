@@ -34,6 +34,8 @@ indexes = [["mark"]]
 query = "SELECT place, COUNT(*) AS n, SUM(mark) AS marks, MAX(mark) AS most, COUNT(DISTINCT kind) AS kinds FROM items GROUP BY place"
 [views.all]
 query = "SELECT SUM(passes) AS passes, SUM(adds) AS adds, COUNT(*) AS n FROM items"
+[views.sizes]
+query = "SELECT n, COUNT(*) AS places, SUM(marks) AS marks FROM marks GROUP BY n"
 "#;
 
 struct World {
@@ -81,7 +83,7 @@ impl World {
     fn check(&self) {
         let report = docs::verify::database(&self.service.database).unwrap();
         assert!(report.is_clean(), "{:?}", report);
-        for view in ["marks", "all"] {
+        for view in ["marks", "all", "sizes"] {
             let report = self.service.database.verify_view(view).unwrap().unwrap();
             assert!(report.faults.is_empty(), "{view}: {:?}", report.faults);
         }

@@ -7,20 +7,23 @@
 //! An upper view that is being built follows only the lower rows that its build has read, up to the key stored in the catalog
 //! under [`progress_key`]. The build reads rows and stores that key in one transaction, so each lower row is counted once,
 //! whether it changes before or after that.
+//!
+//! Working memory is the thread's own: a lock around shared memory would be held while a fold reads, and the read of a large
+//! transaction waits for the batch that the writer has open, while the writer would wait for that lock.
 
 use std::borrow::Cow;
 use std::ops::ControlFlow;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use binjson::StoredDocument;
 use hashbrown::HashMap;
 
-use super::table::{self, Rendered};
 use super::view::View;
-use super::write::{self, ViewBuffers};
+use super::{row, table, write};
 use crate::engine::{self, Direction, FoldView, Further, KeyRange, RowChange, STAMP_BYTES, TreeId};
 use crate::error::VIEW_CANNOT_TAKE;
 use crate::sql::IntegerOverflow;
+use crate::writes::scratch;
 
 /// The views of a database that read other views.
 pub(crate) struct Chains {
@@ -30,7 +33,6 @@ pub(crate) struct Chains {
     /// The trees of the lower views.
     trees: HashMap<TreeId, Part>,
     catalog_tree: TreeId,
-    memory: Mutex<(Rendered, ViewBuffers)>,
 }
 
 /// The role of a tree in a view.
@@ -57,8 +59,7 @@ impl Chains {
                 trees.insert(view.values, Part { view: place, is_values: true });
             }
         }
-        let memory = Mutex::default();
-        Chains { views: views.to_vec(), uppers, trees, catalog_tree, memory }
+        Chains { views: views.to_vec(), uppers, trees, catalog_tree }
     }
 
     /// The upper views that follow changes now.
@@ -87,8 +88,7 @@ impl Chains {
         out: &mut Vec<u8>,
     ) -> Result<(), engine::StoreError> {
         let (view, wanted) = (&self.views[place], &self.uppers[place].1);
-        let mut memory = self.memory.lock().unwrap_or_else(PoisonError::into_inner);
-        match table::document(view, &Folding(now), wanted, key, &mut memory.0, out) {
+        match row::with_memory(|memory| table::document(view, &Folding(now), wanted, key, memory, out)) {
             Err(engine::StoreError::Io { source, .. }) if IntegerOverflow::is_in(&source) => {
                 Err(engine::StoreError::Refused { why: VIEW_CANNOT_TAKE })
             }
@@ -105,13 +105,12 @@ impl Chains {
         now: &dyn FoldView,
         further: &mut Further<'_>,
     ) -> Result<(), engine::StoreError> {
-        let mut memory = self.memory.lock().unwrap_or_else(PoisonError::into_inner);
         let (Ok(old), Ok(new)) = (document(change.before), document(change.after)) else {
             return Err(engine::StoreError::Refused { why: "a row of a view is damaged" });
         };
         for upper in self.following(place) {
             if upper.is_ready() || self.has_come_to(upper, key, now)? {
-                write::one(upper, old, new, further, &mut memory.1)
+                scratch::with(|memory| write::one(upper, old, new, further, &mut memory.views))
                     .map_err(|_| engine::StoreError::Refused { why: VIEW_CANNOT_TAKE })?;
             }
         }
@@ -169,5 +168,64 @@ impl engine::ReadView for Folding<'_> {
         visit: &mut dyn FnMut(&[u8], &[u8]) -> ControlFlow<()>,
     ) -> Result<(), engine::StoreError> {
         self.0.scan(tree, range, direction, visit)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::channel;
+    use std::time::Duration;
+
+    use super::*;
+    use crate::config::Config;
+    use crate::database::DocumentDatabase;
+    use crate::engine::StoreOptions;
+
+    const CONFIG: &str = "[collections.items]\nkey = { field = \"id\", type = \"u32\" }\n\
+                          [views.lower]\nquery = \"SELECT kind, COUNT(*) AS n FROM items GROUP BY kind\"\n\
+                          [views.upper]\nquery = \"SELECT n, COUNT(*) AS c FROM lower GROUP BY n\"\n";
+
+    /// A state without rows, in which a read ends when `before` has ended.
+    struct Empty<'e>(&'e dyn Fn());
+
+    impl FoldView for Empty<'_> {
+        fn get(&self, _: TreeId, _: &[u8]) -> Result<Option<Cow<'_, [u8]>>, engine::StoreError> {
+            (self.0)();
+            Ok(None)
+        }
+        fn scan(
+            &self,
+            _: TreeId,
+            _: KeyRange<'_>,
+            _: Direction,
+            _: &mut (dyn FnMut(&[u8], &[u8]) -> ControlFlow<()> + '_),
+        ) -> Result<(), engine::StoreError> {
+            (self.0)();
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn the_writer_derives_a_row_while_the_read_of_a_large_transaction_waits_for_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let config = Config::parse("views.toml".as_ref(), CONFIG).unwrap();
+        let (database, _) = DocumentDatabase::open(&config, folder.path(), StoreOptions::default()).unwrap();
+        let core = &database.inner.core;
+        let chains = Arc::new(Chains::new(&core.views.list, core.catalog_tree));
+        let lower = core.views.list.iter().position(|view| view.name == "lower").unwrap();
+        let (begin, begins) = channel::<()>();
+        let (end, ends) = channel();
+        let writer = Arc::clone(&chains);
+        std::thread::spawn(move || {
+            while begins.recv().is_ok() {
+                writer.derive(lower, b"key", &Empty(&|| {}), &mut Vec::new()).unwrap();
+                end.send(()).unwrap();
+            }
+        });
+        let until_written = || {
+            begin.send(()).unwrap();
+            ends.recv_timeout(Duration::from_secs(60)).expect("the writer does not wait for the reader");
+        };
+        chains.derive(lower, b"key", &Empty(&until_written), &mut Vec::new()).unwrap();
     }
 }

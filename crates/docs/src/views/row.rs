@@ -45,15 +45,21 @@ pub(crate) fn append(
     if state.is_none() && expected > 0 {
         return Ok(false);
     }
-    let mut row = ROW.take().unwrap_or_default();
-    let rendered = row.render(view, engine, &|_| true, &key, &state.unwrap_or_default());
-    if rendered.is_ok() {
+    with_memory(|row| {
+        row.render(view, engine, &|_| true, &key, &state.unwrap_or_default())?;
         row.object(definition, out);
-    }
+        Ok(true)
+    })
+}
+
+/// Runs `work` with this thread's memory.
+pub(super) fn with_memory<R>(work: impl FnOnce(&mut Rendered) -> R) -> R {
+    let mut row = ROW.take().unwrap_or_default();
+    let result = work(&mut row);
     if row.held_bytes() <= ROW_KEPT_BYTES {
         ROW.set(Some(row));
     }
-    Ok(rendered.map(|()| true)?)
+    result
 }
 
 /// The key of a group. `None`: no group has these values, because NULL equals nothing, or because the key is too long.

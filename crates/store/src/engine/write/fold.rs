@@ -9,7 +9,8 @@ use crate::base::key::{Direction, KeyRange, TreeId, Visit};
 /// reading it, if the order of additions does not matter.
 ///
 /// The writer calls it in commit order, once for each operand, under the writer's lock. It must be quick, must depend only on
-/// its arguments and on the values that a [`FoldView`] shows, and must not call the store. A panic refuses the transaction.
+/// its arguments and on a [`FoldView`], and must not call the store. It holds no lock while it reads: the read of a large
+/// transaction, which folds on its own thread, waits for the writer. A panic refuses the transaction.
 pub trait Fold: Send + Sync {
     /// Applies `operand` to `old`, the key's current value. `new` is empty; with [`Folded::Put`] its content becomes
     /// the value. `further` queues an operand for another key as a consequence, to be folded after this one.
@@ -59,8 +60,7 @@ pub struct RowChange<'r> {
     pub after: &'r [u8],
 }
 
-/// The data that a [`Fold`] may read: the state after all earlier transactions and the folds of this transaction so
-/// far.
+/// What a [`Fold`] may read: the state after all earlier transactions and the folds of this transaction so far.
 pub trait FoldView {
     /// The value of a key.
     fn get(&self, tree: TreeId, key: &[u8]) -> Result<Option<Cow<'_, [u8]>>, StoreError>;
