@@ -112,6 +112,11 @@ fn what_campaigns_found_stays_mended() {
         "(CAST(x.c AS TEXT), 1) >= ((SELECT q.c FROM u q WHERE q.id = 0), 0)",
         "((SELECT q.c FROM u q WHERE q.id = 0), 1) IN (SELECT CAST(q.c AS TEXT), q.b FROM u q)",
         "CASE CAST(x.c AS TEXT) WHEN (SELECT q.c FROM u q WHERE q.id = 0) THEN 1 END",
+        // Unary plus takes the affinity away, also that of a field.
+        "CAST(x.c AS TEXT) = +x.c",
+        "x.c = +CAST(x.c AS TEXT)",
+        "+CAST(x.c AS INTEGER) = '1'",
+        "+x.b IN (CAST(x.c AS TEXT))",
         // IN with a subquery converts both sides to reals if one is a CAST to a real and the other has no affinity.
         "CAST(x.a AS REAL) IN (SELECT COALESCE(q.b, 9223372036854775807) FROM u q)",
         "CAST(x.c AS REAL) IN (SELECT COALESCE(q.b, 1) FROM u q)",

@@ -113,6 +113,24 @@ fn failures_beyond_a_bound_are_counted_and_the_lines_behind_them_stored() {
 }
 
 #[test]
+fn reports_of_many_bulks_leave_room_for_the_writes_of_others() {
+    const BULKS: u32 = 12;
+    let server = TestServer::start("memory = \"64MB\"", "");
+    let bulks: Vec<Client> = (0..BULKS)
+        .map(|bulk| {
+            let mut client = begin(&server, "");
+            // The last line is stored when the others have been refused. The body does not end.
+            send_chunk(&mut client, &("{\"id\":1}\n".repeat(9_000) + &line(bulk)));
+            client
+        })
+        .collect();
+    wait_for(&server, u64::from(BULKS));
+    let put = server.ask("PUT", "/_/collections/items/99", "", line(99).as_bytes());
+    assert_eq!(put.status, 201, "{}", put.text());
+    drop(bulks);
+}
+
+#[test]
 fn a_body_that_ends_otherwise_than_it_should_keeps_its_lines_and_the_reply_tells_them() {
     let server = TestServer::start("", "");
     let mut client = begin(&server, "");

@@ -350,7 +350,7 @@ fn the_feed_of_a_token_ends_when_the_token_is_revoked_or_has_ended_or_loses_its_
         server.put_items(0..1);
         feed.read_until(&mut told, |told| told.contains("\"price\""));
         // A file that is refused revokes nothing.
-        let refused = server.reload(&file("").replace("[collections.items]", "[collections.things]"));
+        let refused = server.reload(&file("").replace("collections.items", "collections.things"));
         assert_eq!(refused.status, 409, "{}", refused.text());
         assert_eq!(server.ask("DELETE", "/_/collections/items/0", "", b"").status, 204);
         // The same token under another name is the same token.

@@ -40,10 +40,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 const PARTS_UNDER_WAY: usize = 2;
 /// Bytes of lines in flight that make a group of the store large enough.
 const UNDER_WAY_BYTES_MAX: usize = 4 << 20;
-/// Limits of the reports of failed lines: bytes, and a part of the limit of waiting writes. The lower one counts. Further
-/// failures are only counted.
+/// Limit of the reports of failed lines of one bulk, beside that of all ([`crate::service::Shared::bulk_reports`]). Further failures are
+/// only counted.
 const FAILED_BYTES_MAX: usize = 1 << 20;
-const PARTS_FAILED: usize = 8;
 /// Step in which memory for the reports is reserved.
 const FAILED_STEP_BYTES: usize = 16 << 10;
 /// Memory of a report besides its text.
@@ -166,6 +165,7 @@ impl Source {
 struct Batch {
     state: Mutex<State>,
     writes: InFlight,
+    reports: InFlight,
     replies: InFlight,
     lp: Loop,
 }
@@ -188,8 +188,8 @@ struct State {
 struct Failed {
     listed: Vec<(usize, String)>,
     bytes: usize,
-    /// Reservations for their memory.
-    room: Vec<Taken>,
+    /// Reservations for their memory, among the reports and among waiting writes.
+    room: Vec<(Taken, Taken)>,
     /// Number of further failures, by status.
     more: BTreeMap<u16, usize>,
     /// The last line of these.
@@ -197,13 +197,12 @@ struct Failed {
 }
 
 impl Failed {
-    fn note(&mut self, line: usize, failure: &Failure, writes: &InFlight) {
+    fn note(&mut self, line: usize, failure: &Failure, (reports, writes): (&InFlight, &InFlight)) {
         let status = ErrorRules::default().status(failure.kind).0;
         let text = serde_json::json!({ "line": line, "status": status, "detail": failure.detail }).to_string();
-        let bytes_max = FAILED_BYTES_MAX.min(writes.bytes_max() / PARTS_FAILED);
         let needed = self.bytes + text.len() + FAILED_PLACE_BYTES;
-        while needed <= bytes_max && needed > self.room.len() * FAILED_STEP_BYTES {
-            let Some(room) = writes.take(FAILED_STEP_BYTES) else { break };
+        while needed <= FAILED_BYTES_MAX && needed > self.room.len() * FAILED_STEP_BYTES {
+            let Some(room) = reports.take(FAILED_STEP_BYTES).zip(writes.take(FAILED_STEP_BYTES)) else { break };
             self.room.push(room);
         }
         if self.more.is_empty() && needed <= self.room.len() * FAILED_STEP_BYTES {
@@ -288,7 +287,7 @@ impl Batch {
     fn refuse(&self, number: usize, failure: &Failure) {
         let mut state = self.lock();
         state.last = number;
-        state.failed.note(number, failure, &self.writes);
+        state.failed.note(number, failure, (&self.reports, &self.writes));
     }
 
     /// Ends the body.
@@ -301,7 +300,7 @@ impl Batch {
     fn end(&self, bytes: usize, failed: Option<(usize, Failure)>) {
         let mut state = self.lock();
         if let Some((line, failure)) = failed {
-            state.failed.note(line, &failure, &self.writes);
+            state.failed.note(line, &failure, (&self.reports, &self.writes));
         }
         state.waiting -= 1;
         state.under_way_bytes -= bytes;
@@ -383,8 +382,13 @@ pub(super) fn load(
         fault: None,
         late: Some(late),
     };
-    let (writes, replies, lp) = (service.writes.clone(), service.replies.clone(), local.lp.clone());
-    let batch = Arc::new(Batch { state: Mutex::new(state), writes, replies, lp });
+    let batch = Arc::new(Batch {
+        state: Mutex::new(state),
+        writes: service.writes.clone(),
+        reports: service.bulk_reports.clone(),
+        replies: service.replies.clone(),
+        lp: local.lp.clone(),
+    });
     let shared = Arc::clone(&service.shared);
     // Not the loop's own: the loop submits lines between requests, and would mistake the next request for one whose write was
     // given up.

@@ -33,6 +33,9 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 
+/// The part of waiting writes that reports of failed lines of bulks may be.
+const PARTS_OF_BULK_REPORTS: usize = 8;
+
 /// The state that depends on the configuration, without its routes.
 pub(crate) struct Service {
     pub(crate) database: DocumentDatabase,
@@ -74,6 +77,8 @@ pub(crate) struct Shared {
     pub(crate) queries: Arc<Queries>,
     pub(crate) loops: Arc<[Loop]>,
     pub(crate) writes: InFlight,
+    /// The part of them that is reports of failed lines of all bulks, so that writes of others have room beside them.
+    pub(crate) bulk_reports: InFlight,
     /// Limit of a gathered body, and of a line of a body in pieces.
     pub(crate) body_bytes_max: usize,
     /// Large replies that wait for their clients.
@@ -145,6 +150,7 @@ impl Shared {
             queries: Arc::new(Queries::new(config, folder)),
             loops: loops.into(),
             writes: InFlight::new(division.writes_bytes),
+            bulk_reports: InFlight::new(division.writes_bytes / PARTS_OF_BULK_REPORTS),
             body_bytes_max: config.body_bytes_max,
             replies: InFlight::new(division.replies_held_max()),
             expiry: Expiry::new(&panics),

@@ -187,6 +187,8 @@ impl<'c> Resolver<'c> {
         let inner = self.boxed(inner, clause)?;
         Ok(match op {
             UnaryOperator::Minus => Expr::Arithmetic(Arithmetic::Subtract, Box::new(Expr::integer(0)), inner),
+            // A computed value of no affinity, as in SQLite.
+            UnaryOperator::Plus if self.logical.kind(&inner) != (Affinity::None, true) => Expr::Coalesce(vec![*inner]),
             UnaryOperator::Plus => *inner,
             UnaryOperator::Not => Expr::Not(inner),
             UnaryOperator::BitwiseNot => Expr::BitNot(inner),
