@@ -122,6 +122,30 @@ fn row_values_bound_an_index_over_their_fields_and_the_key_behind_them() {
 }
 
 #[test]
+fn an_index_gives_its_order_and_bounds_where_numbers_may_be_written_in_several_ways() {
+    let mut shop = shop();
+    let fields = &["id", "a", "b"].map(|field| (field, FieldKind::Any));
+    shop.memory.add(&Shape {
+        name: "notes",
+        key: "id",
+        fields,
+        closed: true,
+        indexes: &[(&["a", "b"], &[])],
+        references: &[],
+    });
+    for (condition, order, plan) in [
+        ("a = :a", "b", "(a=:a)"),
+        ("a = :a AND b = :b", "id", "(a=:a, b=:b)"),
+        ("a = :a AND b > :b", "b, id", "(a=:a, b>:b)"),
+        ("(a, b) > (:a, :b)", "a, b, id", "((a, b)>(:a, :b)) FILTER 1"),
+        ("(a, b) IN ((:a, :b), (3, 4))", "a, b", "((a, b) IN 2 ROWS)"),
+    ] {
+        let sql = format!("SELECT id FROM notes WHERE {condition} ORDER BY {order} LIMIT 5");
+        shop.check(&sql, &format!("SEARCH notes USING COVERING INDEX {plan}\nORDER BY INDEX\nLIMIT"));
+    }
+}
+
+#[test]
 fn a_literals_range_is_looked_up_where_a_parameters_is_thought_average() {
     let shop = Shop::usual();
     // One value has ten thousand orders, though a customer has ten on average.

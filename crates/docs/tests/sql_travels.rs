@@ -60,7 +60,10 @@ impl Service {
 }
 
 fn random_database(random: &mut Random) -> (Memory, rusqlite::Connection) {
-    let mut memory = travels();
+    random_database_in(travels(), random)
+}
+
+fn random_database_in(mut memory: Memory, random: &mut Random) -> (Memory, rusqlite::Connection) {
     let sqlite = rusqlite::Connection::open_in_memory().unwrap();
     sqlite
         .execute_batch(
@@ -246,10 +249,11 @@ fn indexes_are_told_which_fields_to_carry() {
 #[test]
 fn without_included_fields_the_documents_are_fetched_and_the_answer_is_the_same() {
     let mut random = Random(77);
-    let (mut memory, sqlite) = random_database(&mut random);
+    let mut memory = travels();
     for index in &mut std::sync::Arc::make_mut(&mut memory.catalog.collections[2]).indexes {
         index.included.clear();
     }
+    let (memory, sqlite) = random_database_in(memory, &mut random);
     let mut service = Service::new(memory);
     for id in 0..12 {
         let parameters = [("id", json!(id)), ("fromDate", json!(3)), ("country", json!("Peru"))];

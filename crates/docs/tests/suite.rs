@@ -84,4 +84,5 @@ mod views_building;
 mod views_chains;
 mod views_crash;
 mod views_power;
+mod whole_numbers;
 mod writes;

@@ -11,6 +11,7 @@ use jsonschema::{JsonType, Keyword, PatternOptions, ValidationError, Validator};
 use serde_json::{Map, Value as Json};
 
 use super::Misfit;
+use super::integer::integer_of;
 use super::meter::{self, Limits, Stop};
 use super::plain::{shown, spelling};
 use super::stored::{Stored, StoredNode};
@@ -155,7 +156,7 @@ fn stopped(stop: Stop) -> Misfit {
     Misfit { why, pointer: String::new() }
 }
 
-/// `type` with the strict meaning of `integer`: the library follows the standard and accepts 1.0 as an integer.
+/// `type` with the strict meaning of `integer`: the library follows the standard and accepts integers of any size.
 struct StrictType {
     types: Vec<String>,
 }
@@ -170,7 +171,7 @@ impl StrictType {
             | ("array", JsonType::Array)
             | ("object", JsonType::Object)
             | ("number", JsonType::Number) => true,
-            ("integer", JsonType::Number) => matches!(value, StoredNode::Value(value) if value.as_i64().is_some()),
+            ("integer", JsonType::Number) => matches!(value, StoredNode::Value(value) if integer_of(value).is_some()),
             _ => false,
         })
     }

@@ -1,4 +1,16 @@
-//! The integer that the text of a JSON number equals.
+//! The integer that a JSON number equals.
+
+use binjson::JsonValue;
+
+/// The integer that a value of type `integer` is: within 64 bits, written in digits or otherwise (5.0, 1e2). A number that a real
+/// would round, such as 9007199254740993.0, is none, because queries compute with the real.
+#[inline]
+pub fn integer_of(value: JsonValue<'_>) -> Option<i64> {
+    value.as_i64().or_else(|| {
+        let real = value.as_f64()?;
+        exact_integer(value.raw()).filter(|integer| real as i128 == i128::from(*integer))
+    })
+}
 
 /// The integer within 64 bits that a JSON number equals exactly: 5 for `5`, `5.0`, `500e-2`. A real would round some.
 pub fn exact_integer(number: &[u8]) -> Option<i64> {

@@ -9,8 +9,8 @@
 //! crate ([`full`]), which reads the stored document too, within limits of steps, memory and stack. For a plain schema both
 //! give the same result; a property test compares them.
 //!
-//! One rule is stricter than JSON Schema: an `integer` has digits only (`1.0` and `1e3` are no integers) and fits into 64 bits. The
-//! misfit says how to write it.
+//! One rule is stricter than JSON Schema: an `integer` fits into 64 bits, and no real rounds it (9007199254740993.0 is none; the misfit
+//! says how to write it). `1.0` and `1e3` are integers.
 
 mod equality;
 mod format;
@@ -27,7 +27,7 @@ mod stored;
 pub mod types;
 mod unfolding;
 
-pub use integer::exact_integer;
+pub use integer::{exact_integer, integer_of};
 pub use lint::LINTS_MAX;
 pub use meter::{CANCEL_CHECK_STEPS, CancelCheck, with_cancel_check, within};
 pub use plain::{pointer, shown};

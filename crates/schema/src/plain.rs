@@ -10,7 +10,7 @@ use binjson::JsonValue;
 use serde_json::{Map, Value as Json};
 
 use super::Misfit;
-use super::integer::exact_integer;
+use super::integer::{exact_integer, integer_of};
 use super::promise::Promise;
 use super::row::{NAMES_MAX, Names, Row};
 use super::types::{ANY, ARRAY, BOOLEAN, INTEGER, NULL, OBJECT, REAL, STRING, type_names, types};
@@ -170,7 +170,8 @@ impl Rule {
             Some(integer) => (Numeric::Integer(integer), INTEGER),
             None => (Numeric::Real(value.as_f64().unwrap_or_default().clamp(f64::MIN, f64::MAX)), REAL),
         };
-        self.types & kind != 0
+        let is_of_type = self.types & kind != 0 || self.types & INTEGER != 0 && integer_of(value).is_some();
+        is_of_type
             && self.min.is_none_or(|min| min.admits(number, Ordering::Greater))
             && self.max.is_none_or(|max| max.admits(number, Ordering::Less))
     }
@@ -346,9 +347,9 @@ pub fn shown(value: JsonValue<'_>) -> String {
     }
 }
 
-/// For a message about a number that is no `integer`, because it is not written in digits: the digits.
+/// For a message about a number that is no `integer`, because a real would round it: the digits, which no real rounds.
 pub(super) fn spelling(value: JsonValue<'_>) -> String {
-    let integer = if value.as_i64().is_none() { exact_integer(value.raw()) } else { None };
+    let integer = if integer_of(value).is_none() { exact_integer(value.raw()) } else { None };
     integer.map_or_else(String::new, |integer| format!("; write {integer}"))
 }
 

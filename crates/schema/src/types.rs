@@ -6,7 +6,7 @@ use serde_json::{Map, Value as Json};
 pub const NULL: u8 = 1;
 /// True or false.
 pub const BOOLEAN: u8 = 2;
-/// Digits within 64 bits.
+/// Whole and within 64 bits.
 pub const INTEGER: u8 = 4;
 /// Every other number.
 pub const REAL: u8 = 8;

@@ -8,8 +8,8 @@
 //! fields.
 //!
 //! - Documents: tree `docs/NAME`; key = [`crate::key::Key`], value = change number (8 bytes, little-endian), then binjson.
-//! - Index: tree `index/NAME/FIELD,FIELD`; key = each field, then the primary key, all by [`crate::order::encode`]; a missing
-//!   field, null, a boolean, an object and an array are indexed as [`IndexInfo`] describes; value = the included fields.
+//! - Index: tree `index/NAME/FIELD,FIELD`; key = each field by [`crate::order::lower`], then the primary key; a missing field, null, a
+//!   boolean, an object and an array are indexed as [`IndexInfo`] describes; value = see [`crate::encoding::index`].
 //! - Unique: tree `unique/NAME/FIELD,FIELD`; key = each field by [`crate::order::lower`], value = the primary key's stored
 //!   bytes.
 
@@ -107,8 +107,8 @@ pub struct CollectionInfo {
 }
 
 impl CollectionInfo {
-    /// Whether equal values are adjacent in its indexes whatever their kinds. (In a view 5 and 5.0 are one group.)
-    pub(crate) fn keeps_equal_together(&self) -> bool {
+    /// Whether it is a view.
+    pub(crate) fn is_view(&self) -> bool {
         is_table(self.tree) && self.key.field.is_empty()
     }
 
@@ -116,7 +116,7 @@ impl CollectionInfo {
     pub(crate) fn narrow(info: &mut Arc<CollectionInfo>, wants: &dyn Fn(&str) -> bool) {
         let is_unwanted = |(column, field): (usize, &FieldInfo)| (!wants(&field.name)).then_some(column);
         let unwanted: Vec<usize> = info.fields.iter().enumerate().filter_map(is_unwanted).collect();
-        if unwanted.is_empty() || !info.keeps_equal_together() {
+        if unwanted.is_empty() || !info.is_view() {
             return;
         }
         let info = Arc::make_mut(info);
@@ -184,7 +184,7 @@ impl From<&FieldPromise> for FieldInfo {
 /// The kinds of values that a schema or a view can promise.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FieldKind {
-    /// Integers; outside 64 bits too, unless the schema bounds them.
+    /// Whole numbers within 64 bits, however they are written: 5.0 is a real for queries.
     Integer,
     /// Any number.
     Number,
@@ -213,7 +213,7 @@ impl From<PromisedKind> for FieldKind {
 /// One index.
 ///
 /// Fields are encoded by value: numbers and text as they are; a missing field and null as NULL; a boolean as the integer 1 or
-/// 0; an object or array as its minified text, as in queries. So an entry's key alone does not tell `true` from `1`.
+/// 0; an object or array as its minified text, as in queries. So an entry's key alone does not tell `true` from `1`, nor 5.0 from 5.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IndexInfo {
     /// The indexed fields, in order. (The primary key follows them in each entry's key.)

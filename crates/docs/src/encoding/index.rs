@@ -1,13 +1,22 @@
-//! The value of an index entry: the stored JSON of the index's included fields.
+//! The value of an index entry: the stored JSON of the index's included fields, and the indexed numbers that the key does not tell.
 //!
 //! ```text
 //!  for each included field, in the index's order:   length (varint.rs) | that many bytes of JSON text
+//!  then for each indexed field, if one has such a number:   length | WRITTEN (order.rs) | JSON text
 //! ```
 //!
-//! Length 0 is a missing field. Without included fields the value is empty. A query that needs only these fields and the key's
-//! fields reads no document.
+//! Length 0 is a missing field, or an indexed field that the key tells. The numbers in question are whole and are not written in
+//! plain digits: 5.0, 1e2, -0. Their key is that of the integer, because equal values have one place in an index, and their
+//! documents keep them as sent. Nearly all values end after the included fields, and are empty if there are none. A query that
+//! needs only these fields and the key's fields reads no document.
 
+use super::key::whole;
+use super::order::WRITTEN;
 use super::varint;
+
+/// Format of index entries, in the catalog's rows: entries of other formats are built again when a folder is opened. Before
+/// format 2 the key had the kind of a number.
+pub(crate) const FORMAT: u64 = 2;
 
 /// The included fields of one entry, in the index's order: returns each field's JSON text, `None` if it is missing.
 #[derive(Clone, Copy, Debug)]
@@ -32,6 +41,15 @@ impl<'a> IncludedValues<'a> {
         Ok(if text.is_empty() { None } else { Some(text) })
     }
 
+    /// The value at a place, counted from the next one; `None` if it is missing, or there are fewer.
+    #[cold]
+    pub(crate) fn at(mut self, place: usize) -> Option<&'a [u8]> {
+        for _ in 0..place {
+            self.next().ok()?;
+        }
+        self.next().ok()?
+    }
+
     /// Most lengths fit one byte: `varint::take` has this case too, but takes more instructions here.
     #[inline(always)]
     fn length(&mut self) -> Result<usize, DamagedEntry> {
@@ -50,6 +68,23 @@ impl<'a> IncludedValues<'a> {
     }
 }
 
+/// What follows the included fields in an entry's value, of which there are `included`: one value for each indexed field, `None` if
+/// the key tells it. `None` instead of the values: the key tells all.
+#[inline(always)]
+pub(crate) fn written(value: &[u8], included: usize) -> Result<Option<IncludedValues<'_>>, DamagedEntry> {
+    let mut values = IncludedValues::new(value);
+    for _ in 0..included {
+        values.next()?;
+    }
+    Ok((!values.rest.is_empty()).then_some(values))
+}
+
+/// The JSON text of a number as written, if these are the bytes of one.
+#[inline]
+pub(crate) fn written_number(bytes: &[u8]) -> Option<&[u8]> {
+    bytes.strip_prefix(&[WRITTEN])
+}
+
 /// The error for an index entry whose bytes break the layout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DamagedEntry;
@@ -59,6 +94,37 @@ pub struct DamagedEntry;
 pub fn include(text: &[u8], value: &mut Vec<u8>) {
     varint::push(value, text.len() as u64);
     value.extend_from_slice(text);
+}
+
+/// Appends the indexed fields, given as JSON texts (empty: missing, or the primary key), after the included fields.
+#[inline]
+pub fn include_written<'a>(fields: impl Iterator<Item = &'a [u8]> + Clone, value: &mut Vec<u8>) {
+    if !fields.clone().any(is_otherwise_written) {
+        return;
+    }
+    for text in fields {
+        match is_otherwise_written(text) {
+            true => {
+                varint::push(value, text.len() as u64 + 1);
+                value.push(WRITTEN);
+                value.extend_from_slice(text);
+            }
+            false => include(&[], value),
+        }
+    }
+}
+
+/// Whether a JSON text is a number with the key of an integer, but not the integer's digits.
+#[inline]
+fn is_otherwise_written(text: &[u8]) -> bool {
+    match text {
+        b"-0" => true,
+        [b'-' | b'0'..=b'9', rest @ ..] if rest.iter().any(|byte| matches!(byte, b'.' | b'e' | b'E')) => {
+            let real = std::str::from_utf8(text).ok().and_then(|text| text.parse().ok());
+            real.and_then(whole).is_some()
+        }
+        _ => false,
+    }
 }
 
 #[cfg(test)]

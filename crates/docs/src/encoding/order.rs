@@ -1,8 +1,9 @@
 //! Order-preserving encoding of values in index keys: bytes compare as the values do.
 //!
 //! NULL < numbers < text, as in queries; text is ordered by its bytes. An integer and a real that are equal as numbers have the
-//! same encoding, except for a tail that marks the kind, so that decoding restores the value exactly. An index key is the
-//! encoded fields one after another, then the encoded primary key, which makes it unique.
+//! same encoding by [`lower`]; [`encode`] adds a tail that marks the kind, so that decoding restores the value exactly. An index
+//! key is the fields by [`lower`] one after another, then the encoded primary key, which makes it unique. So equal fields are
+//! adjacent, in the order of the fields that follow; [`super::index`] has the numbers whose kind the key does not tell.
 //!
 //! ```text
 //!  NULL      05
@@ -21,8 +22,7 @@
 //!   same floor. An encoding is never a prefix of another, except that of an integer, which is a prefix of the reals with its
 //!   floor.
 //! - [`lower`] and [`upper`] bound exactly the keys whose field equals a value, 5 and 5.0 alike.
-//! - If two fields are equal as numbers but differ in kind (5 and 5.0), the kind is compared before the fields that follow. A
-//!   reader that needs the order of later fields must know that the field has only one kind, or sort.
+//! - No encoding begins with [`WRITTEN`].
 
 /// A value as SQL sees it, borrowed.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -46,6 +46,8 @@ const ZERO_END: u8 = ZERO + 8;
 const MINUS_END: u8 = MINUS_ONE - 8;
 const HUGE_POSITIVE: u8 = 0x28;
 const TEXT: u8 = 0x30;
+/// Begins a number as its document writes it, in place of an encoding: see [`super::index`].
+pub(crate) const WRITTEN: u8 = 0x40;
 const TEXT_END: u8 = 0x00;
 const TEXT_ESCAPE: u8 = 0xff;
 const TAIL_NEGATIVE_ZERO: u8 = 0xef;
@@ -60,7 +62,7 @@ const TAIL_MIN: u8 = TAIL_NEGATIVE_ZERO;
 /// 2^63 as a real: the first value above the range of i64.
 const I64_END: f64 = 9_223_372_036_854_775_808.0;
 
-const _: () = assert!(MINUS_END > HUGE_NEGATIVE && ZERO_END < HUGE_POSITIVE && TEXT < TAIL_MIN);
+const _: () = assert!(MINUS_END > HUGE_NEGATIVE && ZERO_END < HUGE_POSITIVE && TEXT < WRITTEN && WRITTEN < TAIL_MIN);
 
 /// Appends the encoding of `value`, self-delimiting.
 #[inline]

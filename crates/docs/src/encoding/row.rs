@@ -3,10 +3,10 @@
 use std::borrow::Cow;
 
 use binjson::{JsonKind, JsonValue};
-use schema::exact_integer;
+use schema::integer_of;
 pub use schema::{FieldNumbers, NAMES_MAX, Names, Row};
 
-use super::key::{KeyType, whole};
+use super::key::KeyType;
 use super::order::Scalar;
 
 /// A value as SQL and indexes see it; text may be owned if it had to be unescaped.
@@ -78,9 +78,8 @@ pub(crate) fn key_value(kind: KeyType, value: JsonValue<'_>) -> Option<Plain<'_>
     match plain(Some(value)) {
         Plain::Integer(0) if has_sign => None,
         Plain::Real(0.0) if has_sign => None,
-        // The index entry of a reference has the real.
-        Plain::Real(real) => {
-            let integer = whole(real).filter(|integer| exact_integer(value.raw()) == Some(*integer))?;
+        Plain::Real(_) => {
+            let integer = integer_of(value)?;
             kind.of_scalar(Scalar::Integer(integer)).is_some().then_some(Plain::Integer(integer))
         }
         found => kind.of_scalar(found.scalar()).is_some().then_some(found),

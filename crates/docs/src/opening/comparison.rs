@@ -6,19 +6,17 @@
 
 use std::collections::BTreeMap;
 
-use serde_json::Value as Json;
-
 use super::declared_rows::{part_of, wanted_rows};
 use super::differences::Differences;
 use super::losses;
 use super::open_error::DatabaseOpenError;
-use super::stored_rows::{self, CATALOG_TREE, Rows};
+use super::stored_rows::{self, CATALOG_TREE, Rows, parsed};
 use crate::config::Config;
 use crate::engine::Store;
 use crate::views;
 
-/// The fields of catalog rows that come from a declaration. A missing field counts as null.
-const COMPARED: [&str; 7] = ["key", "type", "schema", "expire", "expire_after", "included", "target"];
+/// The fields of catalog rows that come from a declaration, and the format of an index. A missing field counts as null.
+const COMPARED: [&str; 8] = ["key", "type", "schema", "expire", "expire_after", "included", "format", "target"];
 
 impl Differences {
     /// Compares a configuration with the catalog of a store. An empty catalog has no differences: no configuration has opened
@@ -42,9 +40,8 @@ impl Differences {
     fn compare_rows(&mut self, config: &Config, stored: &Rows) {
         let wanted = wanted_rows(config);
         for (key, wanted) in &wanted {
-            let stored = stored.get(key).and_then(|row| serde_json::from_str::<Json>(row).ok());
             let Some((kind, _, name)) = part_of(key) else { continue };
-            let Some(stored) = stored else {
+            let Some(stored) = stored.get(key).map(|row| parsed(row)) else {
                 let done = if kind == "collection" { "made" } else { "built" };
                 self.add(format!("the {kind} {name} would be {done}"));
                 continue;

@@ -6,6 +6,7 @@ use serde_json::{Value as Json, json};
 
 use crate::config::row_name::{collection_row, index_row, reference_row, unique_row};
 use crate::config::{CollectionConfig, Config, ExpireConfig};
+use crate::encoding::index;
 
 /// The catalog rows that a configuration alone determines.
 pub(crate) fn wanted_rows(config: &Config) -> BTreeMap<String, Json> {
@@ -17,7 +18,7 @@ fn rows_of(config: &Config, wanted: &CollectionConfig) -> Vec<(String, Json)> {
     let mut rows = vec![(collection_row(&wanted.name), declared_row(wanted))];
     for fields in index_fields(wanted, wanted.expire.as_ref()) {
         let included = included(config, wanted, &fields);
-        rows.push((index_row(&wanted.name, &fields), json!({ "included": included })));
+        rows.push((index_row(&wanted.name, &fields), json!({ "included": included, "format": index::FORMAT })));
     }
     rows.extend(wanted.unique.iter().map(|fields| (unique_row(&wanted.name, fields), json!({}))));
     let references = wanted.references.iter();

@@ -12,7 +12,7 @@
 use super::declared_rows::{part_of, wanted_rows};
 use super::differences::Differences;
 use super::open_error::{CollectionNames, DatabaseOpenError};
-use super::stored_rows::{self, Rows, UNDECLARED, documents_tree, holds_any};
+use super::stored_rows::{self, Rows, UNDECLARED, documents_tree, holds_any, parsed};
 use crate::config::Config;
 use crate::engine::{ReadView, Store};
 use crate::views;
@@ -76,7 +76,7 @@ pub(crate) fn undeclared(
     for (key, row) in stored {
         let Some(name) = key.strip_prefix("collection/") else { continue };
         let is_declared = config.collections.iter().any(|declared| declared.name == name);
-        if !is_declared && !stored_rows::is_marked(row, UNDECLARED) && holds_any(store, view, &documents_tree(name))? {
+        if !is_declared && parsed(row)[UNDECLARED] != true && holds_any(store, view, &documents_tree(name))? {
             names.push(name.to_string());
         }
     }

@@ -6,10 +6,10 @@
 //!  collection/NAME         {"key": FIELD, "type": TYPE, "schema": TEXT or null}, and "expire": FIELD, "expire_after": SECONDS;
 //!                          for expiry by last write, with its own name for a field, also "expire_since": SECONDS;
 //!                          with "undeclared": true if it has documents and the last configuration did not declare it
-//!  index/NAME/FIELD,FIELD  {"tree": TREE, "included": [FIELD, …]}
+//!  index/NAME/FIELD,FIELD  {"tree": TREE, "included": [FIELD, …], "format": of its entries (`encoding/index.rs`)}
 //!  unique/NAME/FIELD,FIELD {"tree": TREE}                      these two with "state": "building" until it is built
 //!  reference/NAME/FIELD    {"target": NAME}
-//!  standing/TREE           {"tree": TREE, "collection": NAME, "fields": [FIELD, …], "included": [FIELD, …]}
+//!  standing/TREE           {"collection": NAME, "fields": [FIELD, …]} with the row of
 //!                          an index that is no longer declared like this, until the indexes that begin with its field are built
 //!  drop/TREE               {}            the tree's entries are obsolete and are to be removed
 //!  counts/NUMBER           approximate size of a tree (`counter.rs`)
@@ -33,12 +33,15 @@ use super::declared_rows::{declared_row, included, index_fields};
 use super::loader::TreesToBuild;
 use super::losses;
 use super::open_error::DatabaseOpenError;
-use super::stored_rows::{DROP, Rows, STANDING, UNDECLARED, documents_tree, holds_any, is_empty, is_part, tree_of};
+use super::stored_rows::{
+    DROP, Rows, STANDING, UNDECLARED, documents_tree, holds_any, is_empty, is_part, parsed, tree_of,
+};
 use crate::catalog::{
     Catalog, CollectionInfo, ExpireInfo, FieldInfo, IndexInfo, Readiness, ReferenceInfo, RuleState, UniqueInfo,
 };
 use crate::config::row_name::{collection_row, index_row, indexed_fields, reference_row, unique_row};
 use crate::config::{CollectionConfig, Config, ExpireConfig};
+use crate::encoding::index;
 use crate::engine::{ReadView, Store, TreeId};
 use crate::expire::{LAST_WRITE, mark_at};
 use crate::writes::{Wish, announced};
@@ -82,8 +85,12 @@ pub(crate) fn resolve(
     let mut wanted: Vec<&CollectionConfig> = config.collections.iter().collect();
     wanted.sort_by(|a, b| a.name.cmp(&b.name));
     let names: Vec<&str> = wanted.iter().map(|collection| collection.name.as_str()).collect();
+    // Entries of another format cannot serve while they are built again: writes would not find them.
+    let is_index = |key: &str| indexed_fields(key).is_some_and(|(collection, _)| names.contains(&collection));
+    let is_old = stored.iter().any(|(key, row)| is_index(key) && parsed(row)["format"] != index::FORMAT);
+    let builds_later = config.builds_indexes_later && !is_old;
     let mut resolver =
-        Resolver { store, view, config, stored, names: &names, rows: Rows::new(), kept: BTreeSet::new() };
+        Resolver { store, view, config, stored, names: &names, builds_later, rows: Rows::new(), kept: BTreeSet::new() };
     let (mut catalog, mut schemas, mut work, mut wishes) = (Catalog::default(), Vec::new(), Vec::new(), Vec::new());
     catalog.plans = config.plans.clone();
     for collection in &wanted {
@@ -97,8 +104,7 @@ pub(crate) fn resolve(
     let obsolete = obsolete(stored, &kept, &names, &mut rows);
     for name in losses::undeclared(config, store, view, stored)? {
         let key = format!("collection/{name}");
-        let row = stored.get(&key).and_then(|row| serde_json::from_str::<Json>(row).ok());
-        if let Some(mut row) = row {
+        if let Some(mut row) = stored.get(&key).map(|row| parsed(row)) {
             row[UNDECLARED] = json!(true);
             rows.insert(key, row.to_string());
         }
@@ -259,6 +265,7 @@ struct Resolver<'r, V> {
     config: &'r Config,
     stored: &'r Rows,
     names: &'r [&'r str],
+    builds_later: bool,
     rows: Rows,
     kept: BTreeSet<String>,
 }
@@ -345,7 +352,7 @@ impl<V: ReadView> Resolver<'_, V> {
         self.kept.insert(key.clone());
         let stored = match stored.filter(|_| !empty) {
             Some(stored) => stored,
-            None if empty || !self.config.builds_indexes_later => {
+            None if empty || !self.builds_later => {
                 identity.recheck = !empty;
                 self.rows.insert(key, row.to_string());
                 return Ok(identity);
@@ -361,7 +368,7 @@ impl<V: ReadView> Resolver<'_, V> {
         // Nothing has to be checked if expiry is removed.
         let has_schema = stored["schema"] != row["schema"];
         let has_expire = !row["expire"].is_null() && stored["expire"] != row["expire"];
-        if self.config.builds_indexes_later {
+        if self.builds_later {
             if has_schema && schema.is_some() {
                 identity.announce_schema(&stored, &mut row)?;
             }
@@ -396,9 +403,8 @@ impl<V: ReadView> Resolver<'_, V> {
             let stored = self.stored.get(&key);
             let is_new = !empty && stored != Some(&row);
             self.kept.insert(key.clone());
-            if is_new && self.config.builds_indexes_later {
-                let before = stored.and_then(|row| serde_json::from_str::<Json>(row).ok());
-                let before = before.and_then(|row| self.names.binary_search(&row.get("target")?.as_str()?).ok());
+            if is_new && self.builds_later {
+                let before = stored.and_then(|row| self.names.binary_search(&parsed(row)["target"].as_str()?).ok());
                 new.push((field.clone(), place, row, before));
                 continue;
             }
@@ -421,7 +427,8 @@ impl<V: ReadView> Resolver<'_, V> {
     ) -> Result<IndexInfo, DatabaseOpenError> {
         let included = included(self.config, wanted, &fields);
         let name = index_row(&wanted.name, &fields);
-        let (tree, new) = self.tree(&name, |tree| json!({ "tree": tree, "included": included }), empty)?;
+        let (tree, new) =
+            self.tree(&name, |tree| json!({ "tree": tree, "included": included, "format": index::FORMAT }), empty)?;
         let readiness = if new { self.later(&name) } else { Readiness::default() };
         if new && readiness.is_ready() {
             work.wanted.indexes.push(number);
@@ -435,11 +442,11 @@ impl<V: ReadView> Resolver<'_, V> {
         for (key, row) in self.stored {
             let standing = match indexed_fields(key) {
                 Some((collection, fields)) if collection == info.name && !is_part(row) => {
-                    let mut row: Json = serde_json::from_str(row).unwrap_or_default();
+                    let mut row = parsed(row);
                     (row["collection"], row["fields"]) = (json!(collection), json!(fields));
                     row
                 }
-                None if key.starts_with(STANDING) => serde_json::from_str(row).unwrap_or_default(),
+                None if key.starts_with(STANDING) => parsed(row),
                 _ => continue,
             };
             let texts = |name: &str| serde_json::from_value::<Vec<String>>(standing[name].clone()).unwrap_or_default();
@@ -463,9 +470,8 @@ impl<V: ReadView> Resolver<'_, V> {
 
     /// Whether a new part is built while the database serves: then its row is marked until it is complete.
     fn later(&mut self, name: &str) -> Readiness {
-        let row = self.rows.get(name).filter(|_| self.config.builds_indexes_later).cloned();
-        let Some(row) = row else { return Readiness::default() };
-        let Ok(mut state) = serde_json::from_str::<Json>(&row) else { return Readiness::default() };
+        let Some(row) = self.rows.get(name).filter(|_| self.builds_later).cloned() else { return Readiness::default() };
+        let mut state = parsed(&row);
         state["state"] = json!("building");
         self.rows.insert(name.to_string(), state.to_string());
         Readiness::declared(name.to_string(), row, None)
@@ -483,13 +489,10 @@ impl<V: ReadView> Resolver<'_, V> {
         self.kept.insert(name.to_string());
         // A tree whose build was not finished, or refused, may hold entries that are not maintained.
         let is_part = self.stored.get(name).is_some_and(|row| is_part(row));
-        let keep = before.as_deref().filter(|tree| (empty && !is_part) || same(tree));
-        let (tree, new) = match (keep, &before) {
-            (Some(tree), _) => (tree.to_string(), false),
-            (None, before) => {
-                if let Some(old) = before {
-                    self.rows.insert(format!("{DROP}{old}"), "{}".to_string());
-                }
+        let (tree, new) = match before.clone().filter(|tree| (empty && !is_part) || same(tree)) {
+            Some(tree) => (tree, false),
+            None => {
+                self.rows.extend(before.map(|old| (format!("{DROP}{old}"), "{}".to_string())));
                 (self.fresh(name)?, !empty)
             }
         };
@@ -503,10 +506,7 @@ impl<V: ReadView> Resolver<'_, V> {
         for candidate in candidates {
             let used = self.stored.values().any(|row| tree_of(row).as_deref() == Some(&candidate))
                 || self.stored.contains_key(&format!("{DROP}{candidate}"));
-            if used {
-                continue;
-            }
-            if !holds_any(self.store, self.view, &candidate)? {
+            if !used && !holds_any(self.store, self.view, &candidate)? {
                 return Ok(candidate);
             }
         }

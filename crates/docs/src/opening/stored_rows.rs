@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
 
-use serde_json::{Value as Json, json};
+use serde_json::Value as Json;
 
 use super::open_error::DatabaseOpenError;
 use crate::engine::{Direction, KeyRange, ReadView, Store, TreeId};
@@ -32,14 +32,14 @@ pub(crate) fn read(view: &impl ReadView, tree: TreeId) -> Result<Rows, ReadError
     Ok(rows)
 }
 
-/// Whether a row has a mark.
-pub(crate) fn is_marked(row: &str, mark: &str) -> bool {
-    serde_json::from_str::<Json>(row).is_ok_and(|row| row[mark] == json!(true))
+/// A row's content; null if it is damaged.
+pub(crate) fn parsed(row: &str) -> Json {
+    serde_json::from_str(row).unwrap_or_default()
 }
 
 /// Whether a row belongs to an index or unique field whose build was not finished, or refused.
 pub(crate) fn is_part(row: &str) -> bool {
-    serde_json::from_str::<Json>(row).is_ok_and(|row| !row["state"].is_null())
+    !parsed(row)["state"].is_null()
 }
 
 /// The name of the tree that holds a collection's documents.
@@ -49,8 +49,7 @@ pub(crate) fn documents_tree(collection: &str) -> String {
 
 /// The tree that a row names.
 pub(crate) fn tree_of(row: &str) -> Option<String> {
-    let row: Json = serde_json::from_str(row).ok()?;
-    row.get("tree")?.as_str().map(str::to_string)
+    parsed(row)["tree"].as_str().map(str::to_string)
 }
 
 /// The rows that [`super::rebuild::drop_trees`] leaves.

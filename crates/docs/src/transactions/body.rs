@@ -4,7 +4,7 @@
 //! A missing or null field is NULL, a boolean is 1 or 0, and an array or object is its minified text.
 
 use binjson::{Encoder, StoredDocument};
-use schema::Schema;
+use schema::{PromisedKind, Schema};
 
 use crate::config::Item;
 use crate::encoding::row::plain;
@@ -63,7 +63,8 @@ impl BodySchema {
         self.names.with_row(document, &mut FieldNumbers::default(), |row| {
             let checked = self.schema.check(document, row, &self.names);
             checked.map_err(|misfit| WriteError::Invalid { why: misfit.why, pointer: misfit.pointer })?;
-            Ok((0..self.names.len()).map(|place| owned(&plain(row.get(place)))).collect())
+            let fields = self.schema.fields().iter().enumerate();
+            Ok(fields.map(|(place, field)| owned(field.kind, &plain(row.get(place)))).collect())
         })
     }
 
@@ -76,10 +77,12 @@ impl BodySchema {
     }
 }
 
-fn owned(value: &Plain<'_>) -> OwnedValue {
+fn owned(kind: PromisedKind, value: &Plain<'_>) -> OwnedValue {
     match value {
         Plain::Null => OwnedValue::Null,
         Plain::Integer(integer) => OwnedValue::Integer(*integer),
+        // An integer that is sent as 5.0.
+        Plain::Real(real) if kind == PromisedKind::Integer => OwnedValue::Integer(*real as i64),
         Plain::Real(real) => OwnedValue::Real(*real),
         Plain::Text(text) => OwnedValue::Text(text.as_bytes().into()),
     }

@@ -255,12 +255,17 @@ impl Collection {
         for &field in &places.fields {
             // The key's entry is the key, however the document spells it.
             let found = if field == self.key { None } else { Some(plain(row.get(field))) };
-            order::encode(found.as_ref().map_or(key.scalar(), Plain::scalar), entry);
+            order::lower(found.as_ref().map_or(key.scalar(), Plain::scalar), entry);
         }
         order::encode(key.scalar(), entry);
         for &field in &places.included {
             index::include(row.raw(field), value);
         }
+        let is_key = |field: usize| field == self.key;
+        index::include_written(
+            places.fields.iter().map(|&field| if is_key(field) { &[] } else { row.raw(field) }),
+            value,
+        );
         bounded(entry, "a document's key in an index")
     }
 

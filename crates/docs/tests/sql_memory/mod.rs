@@ -113,12 +113,12 @@ impl Memory {
             let (mut entry, mut value) = (Vec::new(), Vec::new());
             for field in &index.fields {
                 let mut text = String::new();
-                order::encode(scalar(document.get(field), &mut text), &mut entry);
+                order::lower(scalar(document.get(field), &mut text), &mut entry);
             }
             order::encode(Scalar::Integer(id), &mut entry);
-            for field in &index.included {
-                index::include(binary.field(field).map_or(&b""[..], |value| value.raw()), &mut value);
-            }
+            let raw = |field: &String| binary.field(field).map_or(&b""[..], |value| value.raw());
+            index.included.iter().for_each(|field| index::include(raw(field), &mut value));
+            index::include_written(index.fields.iter().map(raw), &mut value);
             self.trees[index.tree.0 as usize].insert(entry, value);
         }
         self.trees[info.tree.0 as usize].insert(key.as_bytes().to_vec(), stored);

@@ -72,10 +72,11 @@ fn alike(ours: &[Json], theirs: &[Json], lost: f64) -> bool {
     ours.len() == theirs.len() && ours.iter().zip(theirs).all(|(a, b)| row(a, b))
 }
 
-/// The kind that a schema would promise for a field: an index of integers keeps the order of later fields, and its entries need
-/// no document.
+/// The kind that a schema would promise for a field: 5.0 is an integer too. An index entry of integers needs no document.
 fn kind(field: &str, documents: &[Json]) -> FieldKind {
-    let is_integer = |document: &Json| document.get(field).is_none_or(|value| value.is_null() || value.is_i64());
+    let is_whole = |value: &Json| value.as_f64().is_some_and(|real| real.fract() == 0.0 && real.abs() < 1e15);
+    let is_integer =
+        |document: &Json| document.get(field).is_none_or(|value| value.is_null() || value.is_i64() || is_whole(value));
     if documents.iter().all(is_integer) { FieldKind::Integer } else { FieldKind::Any }
 }
 

@@ -158,7 +158,7 @@ impl<'e, S: RowSink + ?Sized> Run<'e, S> {
         lay_out(compiled, value, &mut slots)?;
         if compiled.tests_key {
             entries.key_into(number, key)?;
-            lay_out_key(compiled, key, &mut slots)?;
+            lay_out_key(compiled, (key, value), &mut slots)?;
         }
         if !same.pass(&compiled.tests, &slots, arena)? {
             return Ok(());
@@ -247,7 +247,7 @@ fn lay_out_entry<'r, 'e: 'r>(
     lay_out(compiled, value, slots)?;
     if !compiled.ordered.is_empty() {
         entries.key_into(number, key)?;
-        lay_out_key(compiled, key, slots)?;
+        lay_out_key(compiled, (key, value), slots)?;
     }
     Ok(())
 }

@@ -11,7 +11,7 @@ use bumpalo::Bump;
 
 use super::nest::parse_document;
 use super::run::{End, Flow, LevelKeys, Run};
-use crate::encoding::{IncludedValues, KeyType, order};
+use crate::encoding::{IncludedValues, KeyType, index, order};
 use crate::engine::{Direction, TreeId};
 use crate::sql::expressions::Comparison;
 use crate::sql::expressions::row::{as_key, index_value, of_scalar, whole};
@@ -146,7 +146,7 @@ impl<'e, S: RowSink + ?Sized> Run<'e, S> {
         self.count_row()?;
         let mut slots: Slots<'_> = [&[]; SLOTS_MAX];
         lay_out(same.compiled, value, &mut slots)?;
-        lay_out_key(same.compiled, key, &mut slots)?;
+        lay_out_key(same.compiled, (key, value), &mut slots)?;
         if !same.pass(&same.compiled.tests, &slots, arena)? {
             return Ok(());
         }
@@ -307,6 +307,12 @@ impl<'e, S: RowSink + ?Sized> Run<'e, S> {
                 SlotEncoding::Ordered if let Some(integer) = order::decode_integer(slots[output.number]) => {
                     self.sink.field(column, FieldValue::Value(Value::Integer(integer)));
                 }
+                SlotEncoding::Ordered
+                    if !output.whole
+                        && let Some(number) = index::written_number(slots[output.number]) =>
+                {
+                    self.sink.field(column, FieldValue::Json(number));
+                }
                 _ => self.give_value(column, same.value(*output, slots, arena)?)?,
             }
         }
@@ -351,15 +357,30 @@ pub(super) fn lay_out<'r>(compiled: &CompiledPlan, value: &'r [u8], slots: &mut 
     Ok(())
 }
 
-/// Decodes the values of an index entry's key into their slots.
+/// Decodes the values of an index entry's key into their slots; a number that the key does not tell, as its document writes it.
 #[inline(always)]
-pub(super) fn lay_out_key<'r>(compiled: &CompiledPlan, key: &'r [u8], slots: &mut Slots<'r>) -> Result<(), Fault> {
+pub(super) fn lay_out_key<'r>(
+    compiled: &CompiledPlan,
+    (key, value): (&'r [u8], &'r [u8]),
+    slots: &mut Slots<'r>,
+) -> Result<(), Fault> {
     let mut rest = key;
     for ordered in &compiled.ordered {
         for _ in 0..ordered.skipped {
             order::skip(&mut rest).ok_or(ENTRY)?;
         }
         slots[ordered.slot] = rest;
+    }
+    if let Some(included) = compiled.untold
+        && let Some(written) = index::written(value, included).map_err(|_| ENTRY)?
+    {
+        let mut place = 0;
+        for ordered in &compiled.ordered {
+            place += ordered.skipped;
+            if let Some(number) = written.at(place) {
+                slots[ordered.slot] = number;
+            }
+        }
     }
     Ok(())
 }

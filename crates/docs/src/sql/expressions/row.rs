@@ -10,17 +10,22 @@ use binjson::{FieldCache, FieldName, StoredDocument};
 use bumpalo::Bump;
 
 use crate::encoding::row::key_value;
-use crate::encoding::{IncludedValues, Key, KeyType, Plain, Scalar, key, order};
+use crate::encoding::{IncludedValues, Key, KeyType, Plain, Scalar, index, key, order};
 use crate::sql::limits::{Fault, Meter};
 use crate::sql::rows::{Relation, Relations, relation};
 use crate::sql::values::json::{self, Step};
-use crate::sql::values::{FieldValue, OuterValue, Value, Workspace};
+use crate::sql::values::{FieldValue, OuterValue, Value, Workspace, value};
 
 /// Where a field is read from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FieldPlace {
-    /// A value of the index entry's key, by its place there.
-    IndexKey(usize),
+    /// A value of the index entry's key.
+    IndexKey {
+        /// Its place there.
+        place: usize,
+        /// Number of the index's included fields.
+        included: usize,
+    },
     /// An included field of the index entry, by its place there.
     Included(usize),
     /// The document's key.
@@ -141,7 +146,12 @@ impl<'a> Scope<'a> {
                 }
                 Ok(included.next().map_err(|_| INDEX)?.map_or(FieldValue::Value(Value::Null), FieldValue::Json))
             }
-            FieldPlace::IndexKey(place) => {
+            FieldPlace::IndexKey { place, included } => {
+                if let Some(written) = index::written(frame.value, included).map_err(|_| INDEX)?
+                    && let Some(number) = written.at(place).and_then(index::written_number)
+                {
+                    return Ok(FieldValue::Json(number));
+                }
                 let mut key = frame.key;
                 for _ in 0..place {
                     order::skip(&mut key).ok_or(INDEX)?;
@@ -201,7 +211,7 @@ pub(crate) fn of_scalar(scalar: Scalar<'_>) -> Value<'_> {
     }
 }
 
-/// The value at the beginning of an index key.
+/// The value at the beginning of an index key, or of a number as written that stands for it.
 #[inline]
 pub(crate) fn index_value<'a>(key: &'a [u8], workspace: Workspace<'a>) -> Result<Value<'a>, Fault> {
     match order::decode_integer(key) {
@@ -211,6 +221,9 @@ pub(crate) fn index_value<'a>(key: &'a [u8], workspace: Workspace<'a>) -> Result
 }
 
 fn other_index_value<'a>(key: &'a [u8], workspace: Workspace<'a>) -> Result<Value<'a>, Fault> {
+    if let Some(number) = index::written_number(key) {
+        return value::of_json(number, workspace);
+    }
     let mut rest = key;
     let mut unescaped = Vec::new(); // Allocates only for a text that contains NUL, which no document has.
     let value = match order::decode(&mut rest, &mut unescaped).ok_or(INDEX)? {

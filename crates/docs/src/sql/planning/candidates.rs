@@ -8,7 +8,7 @@ use super::access::{Access, Candidate, Weight};
 use super::condition::hashed_side;
 use super::planner::Planner;
 use super::points::{Limit, PointsOf, Sought};
-use crate::catalog::{CollectionInfo, FieldKind, IndexInfo};
+use crate::catalog::{CollectionInfo, IndexInfo};
 use crate::engine::Direction;
 use crate::sql::expressions::{Affinity, Comparison, Expr};
 use crate::sql::resolve::{RowSource, TableSet};
@@ -283,12 +283,9 @@ impl Planner<'_> {
         };
         let sequence: Vec<&str> = fields.iter().chain(std::iter::once(&info.key.field)).map(String::as_str).collect();
         let fixed = fixed_fields(access);
-        let (mut next, mut direction, mut exact) = (0, None, true);
-        let mut terms = 0;
+        let (mut next, mut direction, mut terms) = (0, None, 0);
         for (expr, falling) in &self.plan.order {
             while fixed.get(next) == Some(&true) {
-                // One value matches entries of 5 and of 5.0, and the following fields are sorted within each of the two.
-                exact &= of_one_kind(info, sequence[next]);
                 next += 1;
             }
             if next == sequence.len() && inner_single {
@@ -306,13 +303,11 @@ impl Planner<'_> {
                 continue;
             }
             let wanted = if *falling { Direction::Backward } else { Direction::Forward };
-            let fits = sequence.get(next) == Some(&column.name.as_str()) && exact;
+            let fits = sequence.get(next) == Some(&column.name.as_str());
             if !fits || direction.is_some_and(|direction| direction != wanted) {
                 break;
             }
             direction = Some(wanted);
-            // 5 and 5.0 are equal but not adjacent in the index, so the following fields are not sorted among them.
-            exact &= next + 1 == sequence.len() || of_one_kind(info, sequence[next]);
             next += 1;
             terms += 1;
         }
@@ -345,25 +340,15 @@ fn fixed_fields(access: &Access) -> Vec<bool> {
     }
 }
 
-/// Whether equal values of the field are also of one kind, so that they are adjacent in an index.
-pub(super) fn of_one_kind(info: &CollectionInfo, field: &str) -> bool {
-    let kind = info.field(field).map_or(FieldKind::Any, |field| field.kind);
-    info.keeps_equal_together()
-        || field == info.key.field
-        || matches!(kind, FieldKind::Integer | FieldKind::Text | FieldKind::Boolean)
-}
-
 fn index_candidate(info: &CollectionInfo, number: usize, index: &IndexInfo, bounds: &[Bound<'_>]) -> Option<Candidate> {
-    let (mut equal, mut fulfilled, mut exact) = (Vec::new(), Vec::new(), true);
+    let (mut equal, mut fulfilled) = (Vec::new(), Vec::new());
     for field in &index.fields {
         let found = bounds.iter().find(|b| b.comparison == Comparison::Equal && b.column == field.as_str());
-        let Some(bound) = found.filter(|_| exact) else { break };
+        let Some(bound) = found else { break };
         equal.push(bound.value.clone());
         fulfilled.push(bound.condition);
-        exact = of_one_kind(info, field);
     }
-    let behind = if exact { &index.fields[equal.len()..] } else { &[] };
-    let (from, to) = limits(info, behind, bounds, &mut fulfilled);
+    let (from, to) = limits(info, &index.fields[equal.len()..], bounds, &mut fulfilled);
     let ranges = u32::from(from.is_some()) + u32::from(to.is_some());
     if equal.is_empty() && ranges == 0 {
         return None;

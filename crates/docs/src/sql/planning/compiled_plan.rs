@@ -27,7 +27,7 @@ pub(crate) const KNOWN_MAX: usize = 16;
 pub(crate) enum SlotEncoding {
     /// JSON text as stored; empty if the field is missing.
     Json,
-    /// The rest of an index entry's key, beginning with the value.
+    /// The rest of an index entry's key, beginning with the value; or a number as written.
     Ordered,
     /// A document's key.
     Key(KeyType),
@@ -88,6 +88,9 @@ pub(crate) struct CompiledPlan {
     /// Number of included fields of an index entry, which are the first slots.
     pub(crate) included: usize,
     pub(crate) ordered: Vec<Ordered>,
+    /// If a slot has an indexed field: the number of all included fields, after which an entry has the numbers that its key does not
+    /// tell.
+    pub(crate) untold: Option<usize>,
     /// The slot of the document's key, in a range of documents.
     pub(crate) key: Option<usize>,
     /// Fields of the document, in a range of documents.

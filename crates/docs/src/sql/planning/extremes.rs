@@ -2,7 +2,8 @@
 //!
 //! The query is planned as if it wanted the first row in that order. If an access path gives the order, the first row that
 //! passes the predicates is the result, and the scan ends ([`Plan::first_only`]). Otherwise the aggregate scans all rows. This
-//! holds only for fields whose equal values are written alike: the key, and fields that are integers or texts by the schema.
+//! is done only for the key, and for fields that are integers or texts by the schema. Of the equal integers 5 and 5.0 the result is
+//! either.
 //!
 //! NULL sorts before all values and is ignored by MIN, so its range begins after NULL.
 
@@ -59,7 +60,8 @@ impl Planner<'_> {
             return None;
         }
         let info = self.info(source.table);
-        // 5 and 5.0 are equal. A full scan returns the first of them in document order, an index the first in index order.
+        // Of 5 and 5.0 a full scan returns the first in document order, an index the first in index order. The kind of the result matters
+        // where a field may also have fractions.
         let kind = info.field(&source.name).map_or(FieldKind::Any, |field| field.kind);
         let is_typed = info.key.field == source.name || matches!(kind, FieldKind::Integer | FieldKind::Text);
         let mut indexes = info.indexes.iter().filter(|index| index.readiness.is_ready());

@@ -80,7 +80,13 @@ impl Compiler<'_> {
         if self.slots > SLOTS_MAX {
             return None;
         }
-        let mut places: Vec<usize> = columns.iter().filter_map(|(_, place)| ordered_place(*place)).collect();
+        let mut places = Vec::new();
+        for (_, place) in &columns {
+            if let FieldPlace::IndexKey { place, included } = *place {
+                places.push(place);
+                self.compiled.untold = self.compiled.untold.or((place < level.key_place).then_some(included));
+            }
+        }
         places.extend(level.fetch.then_some(level.key_place));
         places.sort_unstable();
         places.dedup();
@@ -97,7 +103,7 @@ impl Compiler<'_> {
         for (column, place) in columns {
             self.terms[column] = match place {
                 FieldPlace::Included(number) => Some(Term { number, form: SlotEncoding::Json, whole: false }),
-                FieldPlace::IndexKey(place) => ordered(place),
+                FieldPlace::IndexKey { place, .. } => ordered(place),
                 _ => None,
             };
         }
@@ -198,12 +204,5 @@ impl Compiler<'_> {
             self.compiled.aggregates.push((call.kind, argument));
         }
         Some(())
-    }
-}
-
-fn ordered_place(place: FieldPlace) -> Option<usize> {
-    match place {
-        FieldPlace::IndexKey(place) => Some(place),
-        _ => None,
     }
 }

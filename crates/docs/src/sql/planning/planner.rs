@@ -505,13 +505,13 @@ impl Planner<'_> {
         };
         let index = &info.indexes[number];
         if is_key {
-            return FieldPlace::IndexKey(index.fields.len());
+            return FieldPlace::IndexKey { place: index.fields.len(), included: index.included.len() };
         }
-        // An index key has the value, not its spelling. Only integers and texts have one spelling for each value.
+        // An index entry has the value, not its spelling: not that of a fraction, of a boolean, of an array.
         let kind = info.field(&column.name).map_or(FieldKind::Any, |field| field.kind);
         let is_typed = !column.inside && (!column.bare || matches!(kind, FieldKind::Integer | FieldKind::Text));
         if let Some(place) = index.fields.iter().position(|field| *field == column.name).filter(|_| is_typed) {
-            return FieldPlace::IndexKey(place);
+            return FieldPlace::IndexKey { place, included: index.included.len() };
         }
         match index.included.iter().position(|field| *field == column.name) {
             Some(place) => FieldPlace::Included(place),

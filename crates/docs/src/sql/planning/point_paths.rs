@@ -4,7 +4,7 @@
 //! is a candidate of its own, and the counts decide which is best.
 
 use super::access::{Access, Candidate, Weight};
-use super::candidates::{Bound, limits, of_one_kind};
+use super::candidates::{Bound, limits};
 use super::estimate::{LOOKUP, SEEK};
 use super::planner::Planner;
 use super::points::{Points, PointsOf, Sought};
@@ -149,12 +149,11 @@ fn index_paths(
 ) -> Vec<Candidate> {
     let in_index = index.fields.iter().filter(|field| lists.iter().any(|list| list.column == field.as_str())).count();
     let paths = (1..=in_index).filter_map(|lists_max| {
-        let (mut sought, mut fulfilled, mut taken, mut exact) = (Vec::new(), Vec::new(), 0, true);
+        let (mut sought, mut fulfilled, mut taken) = (Vec::new(), Vec::new(), 0);
         for field in &index.fields {
             let equal = bounds.iter().find(|b| b.comparison == Comparison::Equal && b.column == field.as_str());
             let list = lists.iter().find(|list| list.column == field.as_str() && taken < lists_max);
             let (value, condition) = match (equal, list) {
-                _ if !exact => break,
                 (Some(bound), _) => (Sought::One(bound.value.clone()), bound.condition),
                 (None, Some(list)) => {
                     taken += 1;
@@ -164,13 +163,11 @@ fn index_paths(
             };
             sought.push(value);
             fulfilled.push(condition);
-            exact = of_one_kind(info, field);
         }
         if taken < lists_max {
             return None;
         }
-        let behind = if exact { &index.fields[sought.len()..] } else { &[] };
-        let (from, to) = limits(info, behind, bounds, &mut fulfilled);
+        let (from, to) = limits(info, &index.fields[sought.len()..], bounds, &mut fulfilled);
         let ranges = u32::from(from.is_some()) + u32::from(to.is_some());
         let score = match sought.iter().any(|sought| matches!(sought, Sought::Rows(_))) {
             true => SCORE_ROWS,

@@ -7,11 +7,9 @@
 //!   its end. The predicate is still evaluated, because the range does not consider parts that are NULL.
 //! - A list of rows is looked up by the parts that are consecutive in the index. The predicate is fulfilled if these are all
 //!   parts.
-//! - If a field's numbers may be of both kinds (5 and 5.0), the index is not in row order after this field. So the first such
-//!   field is the last one that is used.
 
 use super::access::{Access, Candidate};
-use super::candidates::{Bound, limits, of_one_kind};
+use super::candidates::{Bound, limits};
 use super::planner::Planner;
 use super::points::{Limit, Points, PointsOf, Sought};
 use crate::catalog::{CollectionInfo, IndexInfo};
@@ -71,7 +69,7 @@ impl<'a> Bound<'a> {
     pub(super) fn limit(&self, info: &CollectionInfo, fields: &[String]) -> Limit {
         let sequence: Vec<&str> = fields.iter().chain([&info.key.field]).map(String::as_str).collect();
         let steps = sequence.windows(2).zip(&self.more);
-        let fitting = steps.take_while(|(step, (column, _))| of_one_kind(info, step[0]) && step[1] == *column);
+        let fitting = steps.take_while(|(step, (column, _))| step[1] == *column);
         let more: Vec<Expr> = fitting.map(|(_, (_, value))| (*value).clone()).collect();
         let is_inclusive = matches!(self.comparison, Comparison::GreaterOrEqual | Comparison::LessOrEqual);
         let inclusive = is_inclusive || more.len() < self.more.len();
@@ -161,12 +159,12 @@ fn row_path(
     let mut fields = &index.fields[..];
     while let Some((field, rest)) = fields.split_first() {
         let equal = bounds.iter().find(|b| b.comparison == Comparison::Equal && b.column == field.as_str());
-        let Some(bound) = equal.filter(|_| of_one_kind(info, field)) else { break };
+        let Some(bound) = equal else { break };
         sought.push(Sought::One(bound.value.clone()));
         fulfilled.push(bound.condition);
         fields = rest;
     }
-    let places = places(info, fields, list);
+    let places = places(fields, list);
     if places.is_empty() {
         return None;
     }
@@ -175,18 +173,15 @@ fn row_path(
     if places.len() == list.columns.len() {
         fulfilled.push(list.condition);
     }
-    let last = &fields[places.len() - 1];
-    let behind = if of_one_kind(info, last) { &fields[places.len()..] } else { &[] };
-    let (from, to) = limits(info, behind, bounds, &mut fulfilled);
+    let (from, to) = limits(info, &fields[places.len()..], bounds, &mut fulfilled);
     let score = SCORE_TUPLES.saturating_sub(4 * (sought.len() + places.len() - 1) as u32);
     let of = PointsOf::Index { number, tree: index.tree };
     let points = Points { of, sought, from, to, direction: Direction::Forward };
     Some(Candidate::new(score, Access::Points(Box::new(points)), fulfilled))
 }
 
-/// For the leading fields of an index, their positions in the list's rows. The result ends before a field that the rows lack,
-/// and after a field with numbers of both kinds.
-fn places(info: &CollectionInfo, fields: &[String], list: &Rows<'_>) -> Vec<usize> {
+/// For the leading fields of an index, their positions in the list's rows. The result ends before a field that the rows lack.
+fn places(fields: &[String], list: &Rows<'_>) -> Vec<usize> {
     let mut places: Vec<usize> = Vec::new();
     for field in fields {
         let Some(place) = list.columns.iter().position(|column| *column == field.as_str()) else { break };
@@ -194,9 +189,6 @@ fn places(info: &CollectionInfo, fields: &[String], list: &Rows<'_>) -> Vec<usiz
             break;
         }
         places.push(place);
-        if !of_one_kind(info, field) {
-            break;
-        }
     }
     places
 }

@@ -221,16 +221,25 @@ impl Inference<'_> {
         types.null_if(both.has(JsonTypes::NULL) || (divides && is_zero))
     }
 
-    /// Whether the quotient of two integers is an integer. Outside 64 bits an integer is a real, and a quotient of reals may have a
-    /// fraction: -2 / (-3 - 9223372036854775807). A real from 2^63 on, divided by up to 2^10, is at least 2^53, and so has none.
+    /// Whether the quotient of two integers is an integer. A field's integer may be a real, 5.0, and so is an integer outside 64 bits. A
+    /// quotient of reals may have a fraction: 5.0 / 2, and -2 / (-3 - 9223372036854775807). A real from 2^63 on, divided by up to
+    /// 2^10, is at least 2^53, and so has none.
     fn divides_wholly(&self, query: &Logical, a: &Expr, b: &Expr) -> bool {
         const DIVISOR_MAX: i64 = 1 << 10;
-        matches!(b, Expr::Literal(OwnedValue::Integer(1..=DIVISOR_MAX)))
-            || (self.is_within_64_bits(query, a) && self.is_within_64_bits(query, b))
+        let is_few = matches!(b, Expr::Literal(OwnedValue::Integer(1..=DIVISOR_MAX)));
+        (is_few && self.is_of_integers(query, a)) || (self.is_no_real(query, a) && self.is_no_real(query, b))
     }
 
-    /// Whether an expression whose value is an integer or NULL is surely within 64 bits.
-    fn is_within_64_bits(&self, query: &Logical, expr: &Expr) -> bool {
+    /// Whether an integer is computed from integers that are no reals, so that it is a real only outside 64 bits.
+    fn is_of_integers(&self, query: &Logical, expr: &Expr) -> bool {
+        match expr {
+            Expr::Arithmetic(_, a, b) => self.is_of_integers(query, a) && self.is_of_integers(query, b),
+            _ => self.is_no_real(query, expr),
+        }
+    }
+
+    /// Whether an expression whose value is an integer or NULL is surely no real.
+    fn is_no_real(&self, query: &Logical, expr: &Expr) -> bool {
         match expr {
             Expr::Literal(_) | Expr::Parameter(_) | Expr::Cast(CastType::Integer, _) => true,
             Expr::Column(column) => {

@@ -133,7 +133,7 @@ impl PreparedQuery {
     /// Estimate of its bytes in memory. Plans are not included: they count in their own space.
     pub fn bytes(&self) -> usize {
         // Only views were copied by `narrow`; other collections are shared with the catalog.
-        let copied = self.catalog.collections.iter().filter(|info| info.keeps_equal_together());
+        let copied = self.catalog.collections.iter().filter(|info| info.is_view());
         let catalog = self.catalog.collections.len() * size_of::<Arc<CollectionInfo>>();
         let shape: usize = self.logical.outputs.iter().map(|output| SHAPE_BYTES + output.name.len()).sum();
         let catalog = catalog + copied.map(|info| info.bytes()).sum::<usize>();
