@@ -101,6 +101,24 @@ fn a_client_that_reads_fast_gets_a_reply_above_the_bound_while_others_wait_behin
 }
 
 #[test]
+fn a_large_reply_that_comes_too_early_does_not_delay_the_one_before_it() {
+    if !is_there("redis-server") {
+        return;
+    }
+    let sharded = Sharded::start(|_| {});
+    let (late, early) = (sharded.key_of(0), sharded.key_of(1));
+    let mut plain = sharded.connect();
+    make_large(&mut plain, &late);
+    make_large(&mut plain, &early);
+    sharded.nodes[0].signal("STOP");
+    plain.write(&[get(&late), get(&early), get(&late)].concat());
+    let counters = &sharded.proxy().counters()[0];
+    eventually("the second is kept", || counters.kept_bytes.get() > 2 << 20);
+    sharded.nodes[0].signal("CONT");
+    (0..3).for_each(|_| reads_all(&mut plain));
+}
+
+#[test]
 fn a_slow_client_is_no_fault_of_its_node() {
     if !is_there("redis-server") {
         return;

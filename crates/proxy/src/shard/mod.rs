@@ -335,14 +335,14 @@ impl Shard {
 
     /// A client's connection has ended. The rest is cleaned up at the end of the tick.
     fn client_closed(&mut self, key: Key, reason: Closed) {
-        let Some(mut client) = self.clients.remove(key) else { return };
+        let Some(client) = self.clients.remove(key) else { return };
         self.ledger.remove(&client);
         self.counters.clients.subtract(1);
         if matches!(reason, Closed::Stalled | Closed::Hoarded) {
             self.counters.stalled.add(1);
             tracing::info!(?reason, "a client was disconnected");
         }
-        self.released.append(&mut client.holds);
+        self.released.extend(client.holds.iter().map(|hold| hold.connection));
         self.orphan_links(&client);
         self.wake_loop();
     }

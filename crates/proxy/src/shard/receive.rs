@@ -14,7 +14,7 @@ use std::time::Duration;
 use reactor::{Closed, Io, Loop, MemoryPart, Protocol};
 use resp::codec::{Advance, ReplyKind, ReplyView, write_command};
 
-use super::client::{Client, Reading};
+use super::client::{Client, Hold, Reading};
 use super::connections::Connections;
 use super::node_connection::{End, Holder, NodeConnection};
 use super::pending::{PendingRequest, Role, Step};
@@ -189,10 +189,11 @@ impl Shard {
         }
     }
 
-    /// A client has more unread than it may hold. A connection on which nobody else waits is not read until there is room. One on which
-    /// others wait is read on until the client holds much more, and gets no new requests.
+    /// A client has more unread than it may hold: `held` bytes, unsent ones, or of replies that wait for the one numbered `next`. A
+    /// connection on which nobody else waits is not read until there is room. One on which others wait is read on until the client holds
+    /// much more, and gets no new requests.
     #[cold]
-    fn hold_back(&mut self, link: &mut NodeConnection, key: Key, io: &mut Io<'_>) {
+    fn hold_back(&mut self, link: &mut NodeConnection, key: Key, (held, next): (usize, Option<u32>), io: &mut Io<'_>) {
         let pool = &mut self.pools[usize::from(link.pool)];
         if link.owner == Key::NONE && pool.connection(link.node) == link.key {
             pool.forget(link.node, link.key);
@@ -206,13 +207,14 @@ impl Shard {
         }
         let others_wait = others_wait(link, key, &mut self.clients);
         let Some(client) = self.clients.get_mut(key) else { return };
-        let held = Connections::unsent(io, client.id).max(client.queue.kept_bytes());
-        if others_wait && held <= self.ledger.client_bytes_max {
+        // Without the reply that the client waits for, it would hold these for ever.
+        let has_next = |next| link.pending.iter().any(|request| client.awaits_as(request) == Some(next));
+        if others_wait && held <= self.ledger.client_bytes_max || next.is_some_and(has_next) {
             return;
         }
         io.pause_input();
         link.is_paused = true;
-        client.holds.push(link.id);
+        client.holds.push(Hold { connection: link.id, next });
         Connections::notify_writable(io, client.id);
         if link.holder.as_ref().is_none_or(|holder| holder.client != key) {
             let sent_before = io.neighbour(client.id).map_or(0, |at| at.sent());
@@ -331,18 +333,17 @@ impl Shard {
     ) {
         // Replies that nobody waits for any more are dropped here.
         let Some(client) = self.clients.get_mut(request.client) else { return };
-        let unsent = if client.queue.is_head(number) {
+        let (held, next) = if client.queue.is_head(number) {
             let Some((input, mut neighbour)) = io.input_and_neighbour(client.id) else { return };
             client.queue.forward(&input[range], is_complete, neighbour.output(), &mut self.buffers);
-            neighbour.unsent()
+            (neighbour.unsent(), None)
         } else {
             client.queue.keep(number, &io.input()[range], is_complete, &mut self.buffers);
-            0
+            (client.queue.kept_bytes(), Some(client.queue.head()))
         };
-        let is_full = client.is_full(unsent, &self.config.limits);
         self.ledger.enter(client, io);
-        if is_full {
-            self.hold_back(link, request.client, io);
+        if Client::is_full(held, &self.config.limits) {
+            self.hold_back(link, request.client, (held, next), io);
         }
     }
 

@@ -13,9 +13,9 @@ use resp::codec::{ReplyView, write_command};
 
 use super::Shard;
 use super::admission::Served;
-use super::client::Client;
 use super::client::reply_queue::WHOLE;
 use super::client::subscription_state::Confirmation;
+use super::client::{Client, Hold};
 use super::cluster::REDIRECTS_MAX;
 use super::connections::Connections;
 use super::dispatch::{Order, after_one};
@@ -206,12 +206,12 @@ impl Shard {
     /// Whether the subscriber has no room for a message, or is in the middle of a reply.
     fn holds_messages(&mut self, link: &mut NodeConnection, io: &mut Io<'_>) -> bool {
         let Some(client) = self.clients.get_mut(link.owner) else { return false };
-        let is_full = client.is_full(Connections::unsent(io, client.id), &self.config.limits);
+        let is_full = Client::is_full(Connections::unsent(io, client.id), &self.config.limits);
         if !is_full && !client.queue.head_has_begun() {
             return false;
         }
         io.pause_input();
-        client.holds.push(link.id);
+        client.holds.push(Hold { connection: link.id, next: None });
         link.is_paused = true;
         if is_full {
             Connections::notify_writable(io, client.id);

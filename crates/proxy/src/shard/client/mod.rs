@@ -20,7 +20,7 @@ use crate::shard::client::subscription_state::Subscriptions;
 use crate::shard::client::transaction_state::TransactionState;
 use crate::shard::connections::Connections;
 use crate::shard::gather::Gather;
-use crate::shard::pending::PendingRequest;
+use crate::shard::pending::{PendingRequest, Role};
 use crate::shard::slab::Key;
 use crate::shard::window::Window;
 
@@ -87,6 +87,13 @@ pub(crate) enum Front {
     Upload(Option<Key>),
 }
 
+/// A node connection that is not read because of a client.
+pub(crate) struct Hold {
+    pub(crate) connection: ConnectionId,
+    /// If its reply is not the client's next one: the number of the next one then. Otherwise the client has too much unsent.
+    pub(crate) next: Option<u32>,
+}
+
 /// The setting of CLIENT REPLY.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Replies {
@@ -121,8 +128,8 @@ pub(crate) struct Client {
     pub(crate) entered_bytes: usize,
     pub(crate) window: Window,
     pub(crate) reading: Reading,
-    /// Node connections of its own that are not read because it has no room.
-    pub(crate) holds: Vec<ConnectionId>,
+    /// Node connections that are not read because it has no room.
+    pub(crate) holds: Vec<Hold>,
     pub(crate) is_authenticated: bool,
     pub(crate) replies: Replies,
     pub(crate) state: State,
@@ -248,15 +255,31 @@ impl Client {
         matches!(self.state, State::Blocked(own) if own == connection) || self.front == Front::Upload(Some(connection))
     }
 
-    /// Whether its own node connections are to wait until it has read more.
-    pub(crate) fn is_full(&self, unsent: usize, limits: &ProxyLimits) -> bool {
-        unsent.max(self.queue.kept_bytes()) > 2 * limits.client_bytes_max
+    /// Whether these bytes of replies are too many to read more of the same kind: sent ones, or those that wait for earlier ones.
+    pub(crate) fn is_full(bytes: usize, limits: &ProxyLimits) -> bool {
+        bytes > 2 * limits.client_bytes_max
     }
 
-    /// Resumes node connections that were not read because of it, if it has room now.
-    pub(crate) fn release_holds(&mut self, limits: &ProxyLimits, connections: &mut impl Connections) {
-        if !self.is_full(connections.unsent(self.id), limits) {
-            self.holds.drain(..).for_each(|connection| connections.resume(connection));
+    /// Resumes node connections that were not read because of it, if it has room now, or if its next reply may come over them.
+    fn release_holds(&mut self, limits: &ProxyLimits, connections: &mut impl Connections) {
+        let is_sent = !Client::is_full(connections.unsent(self.id), limits);
+        let (is_given, head) = (!Client::is_full(self.queue.kept_bytes(), limits), self.queue.head());
+        self.holds.retain(|hold| {
+            let is_over = hold.next.map_or(is_sent, |next| is_given || next != head);
+            if is_over {
+                connections.resume(hold.connection);
+            }
+            !is_over
+        });
+    }
+
+    /// The number of the reply that a request of this client leads to.
+    pub(crate) fn awaits_as(&self, request: &PendingRequest) -> Option<u32> {
+        match request.role {
+            _ if request.client != self.key => None,
+            Role::Reply(number) => Some(number),
+            Role::Part { gather, .. } => self.gathers.get(usize::from(gather))?.as_ref().map(|gather| gather.number),
+            Role::Dropped | Role::Handshake(_) => None,
         }
     }
 

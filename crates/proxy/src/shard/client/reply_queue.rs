@@ -92,6 +92,11 @@ impl ReplyQueue {
         number
     }
 
+    /// Number of the next reply.
+    pub(crate) fn head(&self) -> u32 {
+        self.head
+    }
+
     /// Whether this reply is next.
     #[inline]
     pub(crate) fn is_head(&self, number: u32) -> bool {
