@@ -62,8 +62,8 @@ fn nightly_cargo(arguments: &[&str]) -> Command {
 }
 
 /// `cargo xtask campaign NAME [ARGUMENT]…`: kills of the real binary, a siege of it, its whole world in one serial order, SQL
-/// compared with SQLite, views through power failures, databases on faulty disks, whole engines under the scheduler under test,
-/// or a campaign of `crates/store/examples/campaign.rs`.
+/// compared with SQLite, views through power failures, databases on faulty disks, the Redis proxy among failures, whole engines
+/// under the scheduler under test, or a campaign of `crates/store/examples/campaign.rs`.
 pub(crate) fn run(arguments: &[String]) -> Result<(), String> {
     match arguments {
         [name, rest @ ..] if name == "kill" => kill(rest),
@@ -71,6 +71,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), String> {
         [name, rest @ ..] if name == "sql" => sql(rest),
         [name, rest @ ..] if name == "views" => views(rest),
         [name, rest @ ..] if name == "docs-faults" => docs_faults(rest),
+        [name, rest @ ..] if name == "proxy" => proxy(rest),
         [name, rest @ ..] if name == "schedules" => schedules::run(rest),
         [name, option, rest @ ..] if name == "world" && option == "--mutants" => world_mutants::run(rest),
         [name, rest @ ..] if name == "world" => world(rest),
@@ -112,6 +113,12 @@ fn views(arguments: &[String]) -> Result<(), String> {
 fn docs_faults(arguments: &[String]) -> Result<(), String> {
     let settings = [("--count", "DOCS_FAULTS_COUNT"), ("--seed", "DOCS_FAULTS_SEED"), ("--step", "DOCS_FAULTS_STEP")];
     ignored_tests(("docs", "suite", "disk_faults::"), &settings, arguments)
+}
+
+/// `cargo xtask campaign proxy [--seconds N] [--seed S]`: clients and nodes of the Redis proxy that misbehave, by default for an hour.
+fn proxy(arguments: &[String]) -> Result<(), String> {
+    let settings = [("--seconds", "PROXY_CAMPAIGN_SECONDS"), ("--seed", "PROXY_CAMPAIGN_SEED")];
+    ignored_tests(("proxy", "suite", "campaign::clients_and_nodes_that_misbehave_for_long"), &settings, arguments)
 }
 
 /// `cargo xtask campaign world [--seconds N] [--seed S]`: everything that happens to a data folder at once, in one serial order.

@@ -64,8 +64,8 @@ const TASKS: &[Task] = &[
     },
     Task {
         name: "campaign",
-        usage: "crash|faults|damage|schedules|kill|siege|sql|views|docs-faults [--seed S] ...",
-        about: "crashes (--count N --threads T), faults and damage of a simulated disk, whole engines under chosen schedules (schedules --count N --threads T, or --mutants), kills of the binary (--times N), all attacks on it at once (siege --seconds N), random SQL compared with SQLite (--queries N), views through power failures (--seconds N), databases on faulty disks (docs-faults --count N)",
+        usage: "crash|faults|damage|schedules|kill|siege|sql|views|docs-faults|proxy [--seed S] ...",
+        about: "crashes (--count N --threads T), faults and damage of a simulated disk, whole engines under chosen schedules (schedules --count N --threads T, or --mutants), kills of the binary (--times N), all attacks on it at once (siege --seconds N), random SQL compared with SQLite (--queries N), views through power failures (--seconds N), databases on faulty disks (docs-faults --count N), the Redis proxy between clients and nodes that misbehave (proxy --seconds N)",
         run: campaign::run,
     },
     Task {

@@ -136,7 +136,7 @@ impl Program {
         Program::try_redis_at(port, &[]).expect("redis-server ended before it listened")
     }
 
-    fn try_redis_at(port: u16, more: &[&str]) -> Option<Program> {
+    pub(crate) fn try_redis_at(port: u16, more: &[&str]) -> Option<Program> {
         let arguments = ["--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--dir", "/tmp", "--port"];
         Program::try_start(command("redis-server").args(arguments).arg(port.to_string()).args(more), port)
     }
@@ -287,6 +287,11 @@ impl Plain {
         self.0.get_mut().write_all(bytes).unwrap();
     }
 
+    /// The same, if the connection has not ended.
+    pub(crate) fn try_write(&mut self, bytes: &[u8]) -> bool {
+        self.0.get_mut().write_all(bytes).is_ok()
+    }
+
     /// The connection itself.
     pub(crate) fn stream(&self) -> &TcpStream {
         self.0.get_ref()
@@ -302,20 +307,28 @@ impl Plain {
 
     /// The next raw reply.
     pub(crate) fn next_reply(&mut self) -> Vec<u8> {
+        self.try_reply().expect("the connection has ended")
+    }
+
+    /// The next raw reply; none if the connection ends before.
+    pub(crate) fn try_reply(&mut self) -> Option<Vec<u8>> {
         let mut framer = ReplyFramer::new(FrameLimits::default());
         let mut reply = Vec::new();
         loop {
             let input = match self.0.fill_buf() {
                 // By the end of a program that a test has started.
                 Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+                Err(error) if error.kind() == ErrorKind::ConnectionReset => return None,
                 input => input.unwrap(),
             };
-            assert!(!input.is_empty(), "the connection ended after {} bytes", reply.len());
+            if input.is_empty() {
+                return None;
+            }
             let advance = framer.advance(input).unwrap();
             reply.extend_from_slice(&input[..advance.consumed]);
             self.0.consume(advance.consumed);
             if advance.is_complete {
-                return reply;
+                return Some(reply);
             }
         }
     }
