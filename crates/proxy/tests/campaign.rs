@@ -8,7 +8,7 @@
 use std::collections::HashSet;
 use std::io::{BufRead, BufReader, Read};
 use std::net::SocketAddr;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -94,6 +94,8 @@ impl Nodes {
 struct ProxyProcess {
     process: Child,
     address: SocketAddr,
+    /// Kept open: the process ends if it cannot print.
+    _said: BufReader<ChildStdout>,
 }
 
 impl ProxyProcess {
@@ -101,11 +103,15 @@ impl ProxyProcess {
         let names: Vec<String> = nodes.addresses.iter().map(SocketAddr::to_string).collect();
         let mut command = Command::new(std::env::current_exe().unwrap());
         command.args(["--exact", "campaign::the_process_of_a_proxy", "--ignored", "--nocapture"]);
-        command.env(NODES_VARIABLE, names.join(",")).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+        command.env(NODES_VARIABLE, names.join(",")).stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut process = command.spawn().unwrap();
-        let mut lines = BufReader::new(process.stdout.take().unwrap()).lines().map(Result::unwrap);
-        let address = lines.find_map(|line| line.split_once("listening on ").map(|(_, address)| address.to_owned()));
-        ProxyProcess { process, address: address.unwrap().parse().unwrap() }
+        let mut said = BufReader::new(process.stdout.take().unwrap());
+        let lines = said.by_ref().lines().map(Result::unwrap);
+        let mut found =
+            lines.filter_map(|line| line.split_once("listening on ").map(|(_, address)| address.to_owned()));
+        let address = found.next().unwrap().parse().unwrap();
+        drop(found);
+        ProxyProcess { process, address, _said: said }
     }
 
     fn resident_bytes(&self) -> u64 {
