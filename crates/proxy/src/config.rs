@@ -32,7 +32,10 @@ pub struct NodeConfig {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Spread {
     /// CRC-32 modulo the number of nodes, as RedisSharding does.
-    Crc32,
+    Crc32 {
+        /// The bytes that enclose the hashed part of a key; none: the part at its end, in braces.
+        hash_tag: Option<[u8; 2]>,
+    },
     /// As twemproxy does.
     Twemproxy {
         /// The hash function.
@@ -83,7 +86,7 @@ impl Spread {
             nodes.iter().map(|node| RingServer { name: node.ring_name.clone(), weight: node.weight }).collect()
         };
         match *self {
-            Spread::Crc32 => Placement::Crc32 { nodes: nodes.len() },
+            Spread::Crc32 { hash_tag } => Placement::Crc32 { nodes: nodes.len(), hash_tag },
             Spread::Slots => Placement::Slots(Slots::new()),
             Spread::Twemproxy { hash, distribution, hash_tag } => {
                 let distribution = match distribution {
@@ -202,7 +205,7 @@ impl ProxyConfig {
     pub fn new(nodes: Vec<NodeConfig>) -> ProxyConfig {
         ProxyConfig {
             nodes,
-            spread: Spread::Crc32,
+            spread: Spread::Crc32 { hash_tag: None },
             ejection: None,
             reads_replicas: false,
             preconnect: false,

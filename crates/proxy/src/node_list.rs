@@ -248,7 +248,7 @@ mod tests {
     #[test]
     fn placements_without_a_rule_for_it_eject_nothing() {
         let ejection = Some(Ejection { failures: 1, time: Duration::from_secs(1) });
-        let shared = SharedNodes::new(Spread::Crc32, ejection, nodes(2)).unwrap();
+        let shared = SharedNodes::new(Spread::Crc32 { hash_tag: None }, ejection, nodes(2)).unwrap();
         assert_eq!((shared.failures_max(), shared.eject(&nodes(1)[0], 0)), (None, false));
     }
 }

@@ -244,7 +244,7 @@ struct Client<'c> {
 
 impl<'c> Client<'c> {
     fn new(number: u64, seed: u64, nodes: &'c Nodes, proxy: SocketAddr) -> Client<'c> {
-        let placement = Placement::Crc32 { nodes: NODES };
+        let placement = Placement::Crc32 { nodes: NODES, hash_tag: None };
         let slot = |at: usize| {
             // The first keys have a tag in common, for transactions.
             let key = if at < 3 { format!("c{number}:{at}{{c{number}}}") } else { format!("c{number}:{at}") };
@@ -408,7 +408,7 @@ impl<'c> Client<'c> {
     }
 
     fn is_error_of_list(&self, reply: &[u8]) -> bool {
-        let node = Placement::Crc32 { nodes: NODES }.node(self.list().as_bytes(), 0);
+        let node = Placement::Crc32 { nodes: NODES, hash_tag: None }.node(self.list().as_bytes(), 0);
         names_node(reply, self.nodes.addresses[node])
     }
 

@@ -291,7 +291,7 @@ fn a_source_that_cannot_be_followed_is_refused_before_anything_is_copied() {
     source.command::<()>(("REPLICAOF", "127.0.0.1", master)).unwrap();
     let plan = CopyPlan {
         nodes: plan.nodes[..2].to_vec(),
-        placement: proxy::placement::Placement::Crc32 { nodes: 2 },
+        placement: proxy::placement::Placement::Crc32 { nodes: 2, hash_tag: None },
         ..plan
     };
     let error = follow(&plan);

@@ -205,7 +205,7 @@ pub(crate) fn node(address: SocketAddr) -> NodeConfig {
 
 /// The `nth` key that CRC-32 maps to this node, for this number of nodes.
 pub(crate) fn key_of(node: usize, nodes: usize, nth: usize) -> String {
-    let placement = Placement::Crc32 { nodes };
+    let placement = Placement::Crc32 { nodes, hash_tag: None };
     (0..)
         .map(|number| format!("key:{number}"))
         .filter(|key| placement.node(key.as_bytes(), 0) == node)

@@ -62,7 +62,7 @@ for line in sys.stdin:
     let nodes: Vec<usize> =
         String::from_utf8(output.stdout).unwrap().lines().map(|line| line.parse().unwrap()).collect();
     assert_eq!(nodes.len(), keys.len());
-    let placement = Placement::Crc32 { nodes: 7 };
+    let placement = Placement::Crc32 { nodes: 7, hash_tag: None };
     for (key, node) in keys.iter().zip(nodes) {
         assert_eq!(placement.node(key, 0), node, "{}", String::from_utf8_lossy(key));
     }
@@ -136,6 +136,22 @@ fn pools() -> Vec<Pool> {
     pools.push(few(Pool { hash_tag: Some(*b"{}"), ..other("tags") }));
     pools.push(few(Pool { hash_tag: Some(*b"xx"), distribution: "modula", weights: [3, 1, 1, 2], ..other("modula") }));
     pools
+}
+
+#[test]
+fn a_tag_may_be_anywhere_in_a_key_if_that_is_configured() {
+    let [at_end, anywhere] = [None, Some(*b"{}")].map(|hash_tag| Placement::Crc32 { nodes: 7, hash_tag });
+    for number in 0..1000 {
+        let tag = format!("queue{number}");
+        let node = anywhere.node(tag.as_bytes(), 0);
+        for key in [format!("bull:{{{tag}}}:wait"), format!("{{{tag}}}"), format!("a{{{tag}}}b{{c}}")] {
+            assert_eq!(anywhere.node(key.as_bytes(), 0), node, "{key}");
+        }
+        // Both agree where the only tag is at the end, or there is none.
+        for key in [format!("list{{{tag}}}"), tag] {
+            assert_eq!(anywhere.node(key.as_bytes(), 0), at_end.node(key.as_bytes(), 0), "{key}");
+        }
+    }
 }
 
 #[test]

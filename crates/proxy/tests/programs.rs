@@ -158,7 +158,7 @@ fn counters_are_shown_for_prometheus() {
     ] {
         assert!(page.lines().any(|one| one == line), "{line}: {page}");
     }
-    let node = proxy::placement::Placement::Crc32 { nodes: 4 }.node(b"a", 0);
+    let node = proxy::placement::Placement::Crc32 { nodes: 4, hash_tag: None }.node(b"a", 0);
     let name = sharded.nodes[node].address;
     assert!(page.contains(&format!("sapsan_proxy_node_requests_total{{node=\"{name}\"}} 3\n")), "{page}");
 }

@@ -28,7 +28,7 @@ impl Servers {
             ..ClientSettings::of(&format!("redis://{}", program.address)).unwrap()
         };
         let (nodes, placement) =
-            (self.nodes.iter().map(settings).collect(), Placement::Crc32 { nodes: self.nodes.len() });
+            (self.nodes.iter().map(settings).collect(), Placement::Crc32 { nodes: self.nodes.len(), hash_tag: None });
         CopyPlan { by_type, ..CopyPlan::new(settings(&self.source), nodes, placement) }
     }
 }
@@ -322,7 +322,7 @@ fn a_server_that_cannot_be_reached_ends_a_run_at_once() {
         CopyPlan { source: refused.clone(), ..plan.clone() },
         CopyPlan {
             nodes: vec![plan.nodes[0].clone(), refused],
-            placement: Placement::Crc32 { nodes: 2 },
+            placement: Placement::Crc32 { nodes: 2, hash_tag: None },
             ..plan.clone()
         },
     ] {
@@ -341,7 +341,8 @@ fn a_server_that_cannot_be_reached_ends_a_run_at_once() {
     let error = Reshard::new(plan.clone(), &never).copy(&mut |_| drop(node.take())).unwrap_err();
     assert!(error.to_string().contains(&address(&plan.nodes[3])), "{error}");
     // A source that hangs.
-    let hanging = CopyPlan { nodes: plan.nodes[..3].to_vec(), placement: Placement::Crc32 { nodes: 3 }, ..plan };
+    let hanging =
+        CopyPlan { nodes: plan.nodes[..3].to_vec(), placement: Placement::Crc32 { nodes: 3, hash_tag: None }, ..plan };
     assert!(check_answers(&hanging, Duration::from_secs(5)).is_ok());
     servers.source.signal("STOP");
     let error = check_answers(&hanging, Duration::from_millis(500)).unwrap_err();
@@ -374,7 +375,7 @@ fn a_node_that_is_the_source_or_another_node_is_refused_before_anything_is_writt
         (proxied, [whole.nodes[0].clone(), whole.nodes[2].clone()], " is the source, or a part of it"),
     ];
     for (from, nodes, reason) in plans {
-        let placement = Placement::Crc32 { nodes: nodes.len() };
+        let placement = Placement::Crc32 { nodes: nodes.len(), hash_tag: None };
         let plan = CopyPlan::new(from, nodes.to_vec(), placement);
         let reshard = Reshard::new(plan, &stop);
         let check = |error: Option<ReshardError>| {
@@ -389,7 +390,7 @@ fn a_node_that_is_the_source_or_another_node_is_refused_before_anything_is_writt
     assert_eq!(Client::new(whole.nodes[0].clone()).command::<u64>("DBSIZE").unwrap(), 1);
     // Another database of the same server is another Redis.
     let nodes = vec![ClientSettings { database: 1, ..whole.source.clone() }];
-    let plan = CopyPlan { nodes, placement: Placement::Crc32 { nodes: 1 }, ..whole };
+    let plan = CopyPlan { nodes, placement: Placement::Crc32 { nodes: 1, hash_tag: None }, ..whole };
     assert_eq!(Reshard::new(plan, &stop).copy(&mut |_| {}).unwrap(), 500);
     proxy.drain(Duration::ZERO);
     proxy.join().unwrap();

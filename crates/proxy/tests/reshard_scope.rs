@@ -108,7 +108,7 @@ fn a_server_that_does_not_tell_expiry_times_is_copied_with_times_to_live() {
         Program::start(command.arg(port.to_string()).args(more), port)
     };
     let (old, node) = (start(&["--rename-command", "PEXPIRETIME", ""]), start(&[]));
-    let placement = proxy::placement::Placement::Crc32 { nodes: 1 };
+    let placement = proxy::placement::Placement::Crc32 { nodes: 1, hash_tag: None };
     let (plan, stop) = (CopyPlan::new(settings(&old), vec![settings(&node)], placement), AtomicBool::new(false));
     fill(&mut Client::new(plan.source.clone()), 500);
     for by_type in [false, true] {

@@ -22,10 +22,12 @@ pub use tag::{at_end, between};
 /// How keys are distributed over nodes.
 #[derive(Clone, Debug)]
 pub enum Placement {
-    /// CRC-32 of the key, or of the tag at its end, modulo the number of nodes.
+    /// CRC-32 of the key, or of its tag, modulo the number of nodes.
     Crc32 {
         /// Number of nodes; at least one.
         nodes: usize,
+        /// The bytes that enclose a tag anywhere in a key; none: the tag is at its end, in braces.
+        hash_tag: Option<[u8; 2]>,
     },
     /// As twemproxy does.
     Twemproxy {
@@ -56,7 +58,10 @@ impl Placement {
     /// call to call: [`Distribution::Random`] chooses the node by it.
     pub fn node(&self, key: &[u8], turn: u64) -> usize {
         match self {
-            Placement::Crc32 { nodes } => crc32fast::hash(at_end(key)) as usize % nodes,
+            Placement::Crc32 { nodes, hash_tag } => {
+                let tag = hash_tag.map_or_else(|| at_end(key), |[open, close]| between(key, open, close));
+                crc32fast::hash(tag) as usize % nodes
+            }
             Placement::Twemproxy { hash, distribution, hash_tag } => {
                 let key = hash_tag.map_or(key, |[open, close]| between(key, open, close));
                 distribution.node(|| if key.is_empty() { 0 } else { hash.of(key) }, turn)

@@ -12,7 +12,7 @@ pub(crate) struct SpreadArguments {
     /// Hash function of ketama, modula and random, by twemproxy's names
     #[arg(long, value_name = "NAME", default_value = "fnv1a_64", value_parser = hash_function)]
     pub(super) hash_function: proxy::placement::Hash,
-    /// Two characters, as in {}: of a key, only the part between them is hashed. For ketama, modula and random
+    /// Two characters, as in {}: of a key, only the part between the first of each is hashed. Not for slots
     #[arg(long, value_name = "XX", value_parser = hash_tag)]
     pub(super) hash_tag: Option<[u8; 2]>,
 }
@@ -20,7 +20,7 @@ pub(crate) struct SpreadArguments {
 impl SpreadArguments {
     pub(crate) fn spread(&self) -> Spread {
         let distribution = match self.hash {
-            HashKind::Crc32 => return Spread::Crc32,
+            HashKind::Crc32 => return Spread::Crc32 { hash_tag: self.hash_tag },
             HashKind::Slots => return Spread::Slots,
             HashKind::Ketama => DistributionKind::Ketama,
             HashKind::Modula => DistributionKind::Modula,
