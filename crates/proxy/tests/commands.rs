@@ -221,6 +221,26 @@ fn passwords_stand_between_clients_the_proxy_and_nodes() {
 }
 
 #[test]
+fn nodes_are_authenticated_to_by_a_user_name() {
+    if !is_there("redis-server") {
+        return;
+    }
+    let sharded = Sharded::start(|config| {
+        config.node_user = Some("alice".to_owned());
+        config.node_password = Some(proxy::config::Password("inner".to_owned()));
+    });
+    for node in &sharded.nodes {
+        let mut plain = crate::nodes::Plain::connect(node.address);
+        plain.text(&["ACL", "SETUSER", "alice", "on", ">inner", "~a*", "+@all"]);
+        plain.text(&["ACL", "SETUSER", "default", "off"]);
+    }
+    let mut plain = sharded.connect();
+    check(&mut plain, "SET a 1", "+OK\r\n");
+    // The rights are those of the user.
+    assert!(plain.text(&["GET", "b"]).starts_with("-NOPERM"));
+}
+
+#[test]
 fn a_wrong_password_for_a_node_is_told_to_its_clients() {
     if !is_there("redis-server") {
         return;

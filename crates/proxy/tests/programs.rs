@@ -2,10 +2,10 @@
 //! reads.
 
 use std::io::{Read, Write};
-use std::net::TcpStream;
+use std::net::{SocketAddr, TcpStream};
 use std::process::Command;
 
-use crate::nodes::{Sharded, is_there};
+use crate::nodes::{Plain, Program, Sharded, eventually, is_there};
 
 #[track_caller]
 fn run(command: &mut Command) -> String {
@@ -133,6 +133,41 @@ fn redis_benchmark_loses_nothing() {
     assert_eq!(sharded.proxy().counters().iter().map(|of| of.refused.get()).sum::<u64>(), 0);
 }
 
+fn page(address: SocketAddr, path: &str) -> String {
+    let mut stream = TcpStream::connect(address).unwrap();
+    write!(stream, "GET {path} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n").unwrap();
+    let mut page = String::new();
+    stream.read_to_string(&mut page).unwrap();
+    page
+}
+
+#[test]
+fn a_proxy_is_ready_while_one_of_its_nodes_can_be_reached() {
+    if !is_there("redis-server") {
+        return;
+    }
+    let mut sharded = Sharded::start(|_| {});
+    let pools = vec![(Some("alpha".to_owned()), sharded.proxy().counters().to_vec())];
+    let (address, _server) = proxy::serve_metrics("127.0.0.1:0".parse().unwrap(), pools).unwrap();
+    let mut plain = sharded.connect();
+    let keys: Vec<String> = (0..4).map(|node| sharded.key_of(node)).collect();
+    let ports: Vec<u16> = sharded.nodes.drain(1..).map(Program::kill).collect();
+    let is_down = |plain: &mut Plain, key: &str| plain.text(&["GET", key]).contains("is down");
+    keys[1..].iter().for_each(|key| eventually("it is down", || is_down(&mut plain, key)));
+    assert!(page(address, "/readyz").starts_with("HTTP/1.1 200"));
+    drop(sharded.nodes.pop());
+    eventually("the last is down", || is_down(&mut plain, &keys[0]));
+    let unready = page(address, "/readyz");
+    assert!(
+        unready.starts_with("HTTP/1.1 503") && unready.contains("pool alpha: no node can be reached: "),
+        "{unready}"
+    );
+    assert!(page(address, "/healthz").starts_with("HTTP/1.1 200"));
+    let _back = Program::redis_at(ports[0]);
+    eventually("it is used again", || plain.text(&["GET", &keys[1]]) == "$-1\r\n");
+    assert!(page(address, "/readyz").starts_with("HTTP/1.1 200"));
+}
+
 #[test]
 fn counters_are_shown_for_prometheus() {
     if !is_there("redis-server") {
@@ -145,10 +180,7 @@ fn counters_are_shown_for_prometheus() {
     plain.text(&["LPUSH", "a", "1"]);
     let pools = vec![(None, sharded.proxy().counters().to_vec())];
     let (address, _server) = proxy::serve_metrics("127.0.0.1:0".parse().unwrap(), pools).unwrap();
-    let mut stream = TcpStream::connect(address).unwrap();
-    stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n").unwrap();
-    let mut page = String::new();
-    stream.read_to_string(&mut page).unwrap();
+    let page = page(address, "/metrics");
     for line in [
         "sapsan_proxy_clients 1",
         "sapsan_proxy_command_requests_total{command=\"set\"} 1",

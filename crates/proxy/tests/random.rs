@@ -178,6 +178,12 @@ fn check(seed: u64, version: &str) {
 
 fn check_on(sharded: &Sharded, seed: u64, version: &str) {
     let single = Program::redis();
+    let mut listening = [Plain::connect(single.address), sharded.connect()];
+    for plain in &mut listening {
+        plain.reply(&["HELLO", version]);
+        plain.write(b"SUBSCRIBE c0 c1\r\nPSUBSCRIBE c*\r\n");
+        (0..3).for_each(|_| drop(plain.next_reply()));
+    }
     let (mut single, mut proxied) = (Plain::connect(single.address), sharded.connect());
     // HELLO's reply describes the server, which differs.
     single.reply(&["HELLO", version]);
@@ -197,6 +203,17 @@ fn check_on(sharded: &Sharded, seed: u64, version: &str) {
             }
         }
         done += batch.len();
+        // Messages reach the subscribers of a channel and of a pattern in the same order.
+        for number in 0..making.0.random_range(0..4) {
+            let (channel, text) = (format!("c{}", making.0.random_range(0..3)), format!("{done}:{number}"));
+            let publish = |plain: &mut Plain| plain.text(&["PUBLISH", &channel, &text]);
+            let (expected, got) = (publish(&mut single), publish(&mut proxied));
+            assert_eq!(expected, got, "seed {seed}, PUBLISH {channel}");
+            let messages = usize::from(channel != "c2") + 1;
+            for _ in 0..messages {
+                assert_eq!(listening[0].next_reply(), listening[1].next_reply(), "seed {seed}, a message on {channel}");
+            }
+        }
     }
 }
 
