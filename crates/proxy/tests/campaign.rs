@@ -424,7 +424,8 @@ impl<'c> Client<'c> {
         let replies = [self.reply(plain)?, self.reply(plain)?, self.reply(plain)?];
         let node = self.nodes.addresses[self.slots[slots[0]].node];
         let [first, second, end] = &replies;
-        let has_failed = [first, second].iter().any(|reply| names_node(reply, node));
+        let names = |reply: &[u8]| String::from_utf8_lossy(reply).contains(&node.to_string());
+        let has_failed = replies.iter().any(|reply| names(reply));
         let is_right = begun == b"+OK\r\n"
             && [first, second].iter().all(|reply| **reply == b"+QUEUED\r\n" || reply.first() == Some(&b'-'))
             && match &**end {

@@ -168,13 +168,14 @@ fn a_transaction_whose_node_dies_is_aborted() {
         return;
     }
     let mut sharded = Sharded::start(|_| {});
-    let key = sharded.key_of(1);
+    let (key, address) = (sharded.key_of(1), sharded.nodes[1].address);
     let mut plain = sharded.connect();
     check(&mut plain, "MULTI", "+OK\r\n");
     check(&mut plain, &format!("SET {key} 1"), "+QUEUED\r\n");
     sharded.nodes.remove(1).kill();
-    eventually("the transaction has failed", || plain.text(&["SET", &key, "1"]).starts_with("-ERR"));
-    check(&mut plain, "EXEC", "-EXECABORT Transaction discarded because of previous errors.\r\n");
+    let told = format!("node {address} did not answer: it closed the connection\r\n");
+    eventually("the transaction has failed", || plain.text(&["SET", &key, "1"]) == format!("-ERR {told}"));
+    check(&mut plain, "EXEC", &format!("-EXECABORT Transaction discarded because of: {told}"));
     check(&mut plain, &format!("GET {}", key_on(0)), "$-1\r\n");
 }
 

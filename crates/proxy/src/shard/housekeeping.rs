@@ -81,7 +81,7 @@ impl Shard {
         }
         match &mut client.state {
             State::Reserved(own) | State::Blocked(own) if *own == link.key => client.state = State::Shared,
-            State::Transaction(state) => state.lose_link(link.node),
+            State::Transaction(state) => state.lose_link(link.node, &error),
             _ => {}
         }
         client.progressed(&self.config.limits, self.ledger.is_pressed(), at);

@@ -21,6 +21,7 @@ use crate::commands::{CommandId, Handling, Local, TransactionCommand};
 /// Largest number of bytes of a client's commands that are held back until the node of its transaction is known.
 const HELD_BYTES_MAX: usize = 1024;
 const QUEUED: &[u8] = b"+QUEUED\r\n";
+const ABORTED_BY: &[u8] = b"-EXECABORT Transaction discarded because of: ";
 const ABORTED: &[u8] = b"EXECABORT Transaction discarded because of previous errors.";
 
 impl Shard {
@@ -166,8 +167,8 @@ impl Shard {
 
     /// A command after MULTI: the node queues it.
     fn queue_command(&mut self, client: &mut Client, io: &mut Io<'_>, order: &Order<'_>, handling: Handling) -> Served {
-        if self.state(client).is_lost {
-            return self.refuse(client, io, b"ERR the transaction has failed already: EXEC will say so");
+        if let Some(error) = self.state(client).lost.clone() {
+            return self.refuse_with(client, io, &error);
         }
         if self.state(client).is_dirty {
             // As Redis replies: EXEC says that the transaction has failed.
@@ -305,10 +306,14 @@ impl Shard {
         self.leave_transaction(client, State::Shared);
     }
 
-    /// Answers EXEC after a refused command: nothing of the transaction is executed.
+    /// Answers EXEC after a refused command, or a lost connection: nothing of the transaction is executed.
     fn fail_transaction(&mut self, client: &mut Client, io: &mut Io<'_>) -> Served {
+        let lost = self.state(client).lost.take();
         self.discard(client, io);
-        self.refuse(client, io, ABORTED)
+        match lost.as_deref().and_then(|error| error.strip_prefix(b"-ERR ")) {
+            Some(reason) => self.refuse_with(client, io, &[ABORTED_BY, reason].concat()),
+            None => self.refuse(client, io, ABORTED),
+        }
     }
 
     /// Ends the transaction, also on its node.

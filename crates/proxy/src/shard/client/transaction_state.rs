@@ -14,8 +14,8 @@ pub(crate) struct TransactionState {
     pub(in crate::shard) held: Vec<(CommandId, Box<[u8]>)>,
     /// Whether a command was refused, or the connection broke: EXEC will fail.
     pub(in crate::shard) is_dirty: bool,
-    /// Whether the connection broke.
-    pub(in crate::shard) is_lost: bool,
+    /// The error reply if the connection broke, which names the node.
+    pub(in crate::shard) lost: Option<Box<[u8]>>,
 }
 
 impl TransactionState {
@@ -30,9 +30,9 @@ impl TransactionState {
     }
 
     /// The connection to this node broke.
-    pub(crate) fn lose_link(&mut self, node: u16) {
+    pub(crate) fn lose_link(&mut self, node: u16, error: &[u8]) {
         if self.own.is_some_and(|(own, _)| own == node) {
-            (self.own, self.is_dirty, self.is_lost) = (None, true, true);
+            (self.own, self.is_dirty, self.lost) = (None, true, Some(error.into()));
         }
     }
 }
