@@ -155,6 +155,8 @@ fn commands_that_the_proxy_answers() {
     // Scripts without keys run on any node.
     check(&mut plain, "EVAL return(ARGV[1]) 0 x", "$1\r\nx\r\n");
     check(&mut plain, "FUNCTION LIST", "*0\r\n");
+    check(&mut plain, "EVAL return(1) -1 x", "-ERR Number of keys can't be negative\r\n");
+    check(&mut plain, "EVAL return(1) many x", "-ERR value is not an integer or out of range\r\n");
     let hello = plain.text(&["HELLO", "3", "SETNAME", "you"]);
     assert!(hello.starts_with("%7\r\n") && hello.contains("proto\r\n:3"), "{hello}");
     check(&mut plain, "GET a", "_\r\n");
@@ -171,6 +173,26 @@ fn commands_that_the_proxy_answers() {
     assert!(plain.next_reply().starts_with(b"-ERR"));
     assert_eq!(plain.next_reply(), b"+OK\r\n");
     assert!(plain.has_ended());
+}
+
+#[test]
+fn functions_are_restored_on_all_nodes() {
+    if !is_there("redis-server") {
+        return;
+    }
+    let sharded = Sharded::start(|_| {});
+    let mut node = crate::nodes::Plain::connect(sharded.nodes[0].address);
+    let code = "#!lua name=l\nredis.register_function('f', function(keys) return keys[1] end)";
+    assert_eq!(node.text(&["FUNCTION", "LOAD", code]), "$1\r\nl\r\n");
+    let dump = node.reply(&["FUNCTION", "DUMP"]);
+    let dump = &dump[dump.iter().position(|byte| *byte == b'\n').unwrap() + 1..dump.len() - 2];
+    let mut plain = sharded.connect();
+    plain.send([[b"FUNCTION".as_slice(), b"RESTORE", dump, b"REPLACE"].as_slice()]);
+    assert_eq!(plain.next_reply(), b"+OK\r\n");
+    for node in 0..4 {
+        let key = sharded.key_of(node);
+        check(&mut plain, &format!("FCALL f 1 {key}"), &format!("${}\r\n{key}\r\n", key.len()));
+    }
 }
 
 #[test]

@@ -131,7 +131,7 @@ pub(super) fn handling(name: &str, may_block: bool, has_keys: bool) -> Handling 
         "del" | "unlink" | "exists" | "touch" => Parts(Split::Count),
         "dbsize" => Everywhere(Join::Sum),
         "flushdb" | "flushall" | "script|load" | "script|flush" | "script|kill" => Everywhere(Join::Same),
-        "function|load" | "function|delete" | "function|flush" => Everywhere(Join::Same),
+        "function|load" | "function|delete" | "function|flush" | "function|restore" => Everywhere(Join::Same),
         "script|exists" => Everywhere(Join::LeastOfEach),
         "keys" | "pubsub|channels" | "pubsub|shardchannels" => Everywhere(Join::Lists),
         "info" => Own(Local::Info),

@@ -213,7 +213,7 @@ impl Shard {
                 self.send_reserved(client, io, order, node, State::Reserved)
             }
             Ok(node) => self.send_to_node(client, io, order, node),
-            // A script without keys runs on any node.
+            // A script without keys runs on any node, and any node says what is wrong with the number of keys.
             Err(_) if self.is_script_without_keys(order, io) => {
                 let node = self.any_node();
                 self.send_to_node(client, io, order, node)
@@ -225,7 +225,7 @@ impl Shard {
     fn is_script_without_keys(&mut self, order: &Order<'_>, io: &Io<'_>) -> bool {
         let name = &*self.table.get(order.id).name;
         let is_script = matches!(name, "eval" | "eval_ro" | "evalsha" | "evalsha_ro" | "fcall" | "fcall_ro");
-        is_script && matches!(self.nodes_of_keys(order, io), KeyNodes::None)
+        is_script && matches!(self.nodes_of_keys(order, io), KeyNodes::None | KeyNodes::Malformed)
     }
 
     /// Sends a request to a node, or to a replica of it, on the shared connection.
