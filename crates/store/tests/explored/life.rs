@@ -1,5 +1,7 @@
 //! One life of a store under the scheduler under test: what a seed decides, its threads, and what is compared.
 
+mod follow;
+
 use std::ops::ControlFlow;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
@@ -43,6 +45,8 @@ struct Plan {
     backups: u32,
     snapshots: u32,
     large_rows: u8,
+    /// Snapshots with which a reader of changes compares what it was told.
+    followed: u32,
     fault: Option<(Fault, u64, u64)>,
     /// The first handle is dropped while clients are at work.
     is_left: bool,
@@ -102,6 +106,7 @@ impl Plan {
             backups: one_of(rng, &[0, 0, 0, 1]),
             snapshots: one_of(rng, &[0, 1, 2]),
             large_rows: one_of(rng, &[0, 0, 0, 4]),
+            followed: one_of(rng, &[0, 0, 1, 3]),
             fault: (is_durable && rng.random_bool(0.4)).then_some((fault, count, at)),
             is_left: rng.random_bool(0.3),
             is_cut_open: rng.random_bool(0.3),
@@ -438,6 +443,10 @@ fn start(life: &Arc<Life>, plan: &Arc<Plan>, rng: &mut SmallRng) -> Vec<thread::
                 }
             }),
         ));
+    }
+    if plan.followed > 0 {
+        let snapshots = plan.followed;
+        works.push(("changes", Box::new(move |life, store| follow::follow(life, store, snapshots))));
     }
     if plan.checkpoints > 0 {
         let checkpoints = plan.checkpoints;

@@ -1,7 +1,7 @@
 //! Whole engines under the scheduler under test, on the simulated disk, compared with a model.
 //!
-//! A seed gives a life: clients that commit and submit, a reader, checkpoints, a backup, a large transaction, faults of the disk, a
-//! power failure, and the schedule of all threads. The tests run some thousands of them; `examples/schedules.rs`
+//! A seed gives a life: clients that commit and submit, a reader, a reader of changes, checkpoints, a backup, a large transaction,
+//! faults of the disk, a power failure, and the schedule of all threads. The tests run some thousands of them; `examples/schedules.rs`
 //! (`cargo xtask campaign schedules`) runs as many as requested.
 
 #![allow(dead_code, clippy::unwrap_used)] // Each driver uses a part of it; a failed step is a failed test.
