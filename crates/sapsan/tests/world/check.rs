@@ -38,7 +38,7 @@ pub(crate) fn settled(address: SocketAddr, is_over: impl Fn() -> bool) -> Result
         let is_building = states(&schema).any(|part| part["state"] == "building")
             || views.as_array().into_iter().flatten().any(|view| view["state"] == "building");
         if !is_building && schema["collections"].is_array() && views.is_array() {
-            return Ok(Some(rules(&schema)));
+            return rules(&schema).map(Some);
         }
         if began.elapsed() > SETTLE_LIMIT {
             return Err(format!("after {SETTLE_LIMIT:?} rules are still being built: {schema} {views}"));
@@ -56,20 +56,24 @@ fn states(schema: &Value) -> impl Iterator<Item = &Value> {
     })
 }
 
-fn rules(schema: &Value) -> Rules {
+fn rules(schema: &Value) -> Result<Rules, String> {
     let (mut refused, mut has_refused_index) = (BTreeSet::new(), false);
     for collection in schema["collections"].as_array().into_iter().flatten() {
         let name = collection["name"].as_str().unwrap_or_default();
         for kind in ["unique", "rules", "indexes"] {
             for part in collection[kind].as_array().into_iter().flatten() {
                 if part["state"] == "refused" {
+                    // A moment in which the engine takes nothing decides about no rule.
+                    if !part["failure"].as_str().is_some_and(|why| why.contains(&format!("{name}/"))) {
+                        return Err(format!("a refusal names no document that breaks the rule: {name}: {part}"));
+                    }
                     has_refused_index |= kind == "indexes";
                     refused.extend(refused_rules(name, kind, part));
                 }
             }
         }
     }
-    Rules { refused, has_refused_index, why: schema.to_string() }
+    Ok(Rules { refused, has_refused_index, why: schema.to_string() })
 }
 
 fn refused_rules(collection: &str, kind: &str, part: &Value) -> Vec<Rule> {

@@ -126,6 +126,12 @@ impl<'w> Worker<'w> {
         self.records.pop().expect("just sent")
     }
 
+    /// Stores so many documents by one bulk request.
+    pub(crate) fn only_bulk(mut self, name: Name, count: i64, made: impl Fn(u64, i64) -> Operation) -> Vec<Record> {
+        self.send_bulk(name, count, made);
+        self.records
+    }
+
     fn one(&mut self) -> bool {
         let number = self.shared.number();
         let operation = match self.kind {

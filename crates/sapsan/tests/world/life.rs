@@ -1,8 +1,10 @@
 //! The lives of one data folder: rounds of clients beside reloads and backups, ended by a kill or a clean stop; then the replay of
 //! the feed, and the checks.
 
+mod rare;
+
 use crate::check::{Check, Rules, settled};
-use crate::client::{Kind, Record, Shared, Sizes, Worker, document, mass_item, seconds, target};
+use crate::client::{Kind, Record, Shared, Sizes, Worker, mass_item, seconds, target};
 use crate::draft::{Conditions, Draft};
 use crate::feed;
 use crate::history::History;
@@ -25,6 +27,8 @@ use std::time::Duration;
 
 /// A client with large statements does one for so many operations of another client.
 const LARGE_EVERY: u32 = 20;
+/// What comes after a round, in turn.
+const SCENES: u64 = 6;
 /// With fewer items a statement over all combinations of four of them would end.
 const MASS_LEAST: usize = 500;
 /// How often an operation of a quiet server is tried.
@@ -40,6 +44,8 @@ pub(crate) struct Size {
     /// Operations of each writer and reader; a client with large statements does a twentieth.
     pub(crate) operations: u32,
     pub(crate) reloads: u32,
+    /// Whether a statement may run until its time ends, which takes a minute.
+    pub(crate) has_long: bool,
 }
 
 /// What has been done in all.
@@ -56,6 +62,12 @@ pub(crate) struct Totals {
     pub(crate) plans: u64,
     /// Files that were read beside a statement that did not end.
     pub(crate) long: u32,
+    /// Deletions of targets beside items that came to refer to them.
+    pub(crate) referred: u32,
+    /// Unique fields that were built beside a large deletion.
+    pub(crate) built_beside: u32,
+    /// References that got another target while no client worked.
+    pub(crate) retargeted: u32,
 }
 
 /// An import that the feed has not shown yet.
@@ -71,6 +83,7 @@ struct Import {
 pub(crate) struct World {
     pub(crate) folder: PathBuf,
     data: PathBuf,
+    seed: u64,
     random: ChaCha8Rng,
     size: Size,
     shared: Shared,
@@ -97,6 +110,7 @@ impl World {
         World {
             folder: folder.to_owned(),
             data: folder.join("data"),
+            seed,
             random: ChaCha8Rng::seed_from_u64(seed),
             size,
             shared: Shared::new(),
@@ -166,9 +180,13 @@ impl World {
         for backup in backups {
             self.restore(backup)?;
         }
-        match self.random.random_range(0..12) {
-            0..4 => self.stop_and_import(),
-            4 => self.expiry_beside_a_long_statement(),
+        match (self.seed + u64::from(self.totals.rounds)) % SCENES {
+            0 if self.size.has_long => self.expiry_beside_a_long_statement(),
+            1 => self.stop_and_import(true),
+            2 => self.references_beside_a_deletion(),
+            3 => self.another_target(),
+            4 => self.unique_values_beside_a_deletion(),
+            5 => self.stop_and_import(false),
             _ => Ok(()),
         }
     }
@@ -181,47 +199,29 @@ impl World {
         self.catch_up(records, &mut [])
     }
 
-    /// Documents begin to expire while a statement runs for so long that the server has to try again until queries know it.
-    fn expiry_beside_a_long_statement(&mut self) -> Result<(), String> {
-        if self.model.count(Name::Items) < MASS_LEAST {
-            return Ok(());
-        }
-        let address = self.address();
-        self.reload_alone(self.settings.with(Rule::Expiry, false))?;
-        let number = self.shared.number();
-        let session = document(json!({ "id": "over", "until": seconds() - 1_000, "op": number }));
-        let put = Operation::Put(Name::Sessions, Key::Text("over".to_owned()), session);
-        let put = self.worker(address).only(number, put);
-        self.reload_alone(self.settings.with(Rule::Expiry, true))?;
-        let endless = self.worker(address).only(self.shared.number(), Operation::Endless);
-        self.totals.long += 1;
-        self.catch_up(vec![put, endless], &mut [])?;
-        self.check()
-    }
-
     /// A client while no other works.
     fn worker(&self, address: SocketAddr) -> Worker<'_> {
         Worker::new(&self.shared, ChaCha8Rng::seed_from_u64(0), Kind::Large, self.sizes(), address)
     }
 
-    /// Another file while no client works.
-    fn reload_alone(&mut self, settings: Settings) -> Result<(), String> {
-        let (address, config, backups) = (self.address(), self.config(), self.folder.join("backups"));
-        let World { shared, settings: now, history, .. } = self;
-        shared.is_over.store(false, Ordering::SeqCst);
-        let mut reloader = Reloader {
-            address,
-            shared,
-            settings: now,
+    /// Reads other files into this server.
+    fn reloader<'r>(
+        &'r self,
+        (settings, history): (&'r mut Settings, &'r mut History),
+        was_killed: &'r AtomicBool,
+    ) -> Reloader<'r> {
+        Reloader {
+            address: self.address(),
+            shared: &self.shared,
+            settings,
             history,
             random: ChaCha8Rng::seed_from_u64(0),
-            config,
-            backups,
-            was_killed: &AtomicBool::new(false),
+            config: self.config(),
+            backups: self.folder.join("backups"),
+            was_killed,
             reloads: 0,
             plans: 0,
-        };
-        reloader.reload_to(settings)
+        }
     }
 
     /// The end of all: a clean stop and a last look at the folder.
@@ -439,20 +439,30 @@ impl World {
         self.verify_with(data, &refused)
     }
 
-    /// A clean stop, a verification, and imports while nothing is served.
-    fn stop_and_import(&mut self) -> Result<(), String> {
+    /// A clean stop, a verification, and imports while nothing is served: of carts after sessions that have expired, or of others.
+    fn stop_and_import(&mut self, is_of_carts: bool) -> Result<(), String> {
         // An import into an empty collection is another thing than one into a collection with documents.
-        let emptied = [Name::Carts, Name::Carts, Name::Carts, Name::Items][self.random.random_range(0..4)];
-        let record = self.alone(Operation::Empty(emptied), self.address())?;
-        self.catch_up(vec![record], &mut [])?;
+        let emptied = match self.random.random_range(0..4) {
+            0 => (!is_of_carts).then_some(Name::Items),
+            _ => is_of_carts.then_some(Name::Carts),
+        };
+        if let Some(emptied) = emptied {
+            let record = self.alone(Operation::Empty(emptied), self.address())?;
+            self.catch_up(vec![record], &mut [])?;
+        }
+        // Rules that documents break would stop any import.
+        let mut settings =
+            self.refused.iter().fold(self.settings.clone(), |settings, rule| settings.with(*rule, false));
+        if emptied == Some(Name::Carts) {
+            settings = settings.with(Rule::ToSessions, true).with(Rule::Expiry, true);
+        }
+        self.apply(settings)?;
         // What expires after this stays in the feed.
         self.server.take().map_or(Ok(()), Server::stop)?;
         let data = self.data.clone();
         self.verify(&data)?;
-        // Rules that documents break would stop any import.
         if self.refused.is_empty() {
-            // Carts after sessions that have expired, or anything.
-            let kinds = if self.random.random_range(0..2) == 0 { [1, 2] } else { [0, 3] };
+            let kinds = if is_of_carts { [1, 2] } else { [0, 3] };
             for kind in kinds {
                 let (name, documents) = self.documents_to_import(kind);
                 if !self.import(name, documents)? {

@@ -13,6 +13,8 @@
 //!   through references, rows of views. A rule in force has no faults, and one that was refused had some.
 //! - A backup is what there was at one place of the order, and serves as such.
 //!
+//! After a round comes one of the situations that random clients hardly ever meet ([`life`], `life/rare.rs`), in turn.
+//!
 //! The model knows which rules hold only where the server has said so ([`history`]): while a file is read again, a write that a new
 //! rule would refuse may be refused or not.
 //!
@@ -64,7 +66,8 @@ fn number(variable: &str) -> Option<u64> {
 
 #[test]
 fn every_operation_of_a_short_life_has_its_place_in_one_serial_order() {
-    let counts = check(1, Size { writers: 3, readers: 1, operations: 150, reloads: 3 }, |rounds| rounds < 4);
+    let counts =
+        check(1, Size { writers: 3, readers: 1, operations: 150, reloads: 3, has_long: false }, |rounds| rounds < 4);
     assert!(counts.transactions > 0 && counts.reads > 0, "{counts:?}");
 }
 
@@ -73,7 +76,7 @@ fn every_operation_of_a_short_life_has_its_place_in_one_serial_order() {
 fn every_operation_of_a_long_life_has_its_place_in_one_serial_order() {
     let limit = Duration::from_secs(number("SAPSAN_WORLD_SECONDS").unwrap_or(3_600));
     let first = number("SAPSAN_WORLD_SEED").unwrap_or(1);
-    let size = Size { writers: 4, readers: 2, operations: 600, reloads: 6 };
+    let size = Size { writers: 4, readers: 2, operations: 600, reloads: 6, has_long: true };
     let began = Instant::now();
     // New worlds now and then: a folder grows old, and the first file is the same.
     for seed in first.. {

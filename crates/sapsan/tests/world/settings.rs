@@ -12,6 +12,9 @@ const MEMORY: &str = "64MB";
 /// The feed reaches back over a whole life of the server, whatever it writes.
 const CHANGES_KEPT: &str = "1GB";
 
+/// Longer than an automatic reopening waits for the statements in progress.
+const QUERY_SECONDS: u32 = 50;
+
 /// A rule of the file that decides whether a write is refused, or what it sees.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Rule {
@@ -229,6 +232,15 @@ impl Settings {
         changed
     }
 
+    /// The same file with only those indexes on other fields than the groups.
+    pub(crate) fn with_others_indexed(&self, are_indexed: bool) -> Settings {
+        let mut changed = self.clone();
+        changed.indexes.retain(|index| INDEXES[*index][0] == "grp");
+        let others = (0..INDEXES.len()).filter(|index| are_indexed && INDEXES[*index][0] != "grp");
+        changed.indexes.extend(others);
+        changed
+    }
+
     pub(crate) fn has(&self, rule: Rule) -> bool {
         self.rules.contains(&rule)
     }
@@ -252,7 +264,7 @@ impl Settings {
     pub(crate) fn text(&self, backups: &str) -> String {
         let mut text = format!(
             "[server]\nmemory = \"{MEMORY}\"\nthreads = 2\nchanges_kept_bytes = \"{CHANGES_KEPT}\"\nbackups = \"{backups}\"\n\
-             query_seconds = 25\ndrain_seconds = 60\nscan_rows_max = 1000000000000\n\n"
+             query_seconds = {QUERY_SECONDS}\ndrain_seconds = 60\nscan_rows_max = 1000000000000\n\n"
         );
         for name in Name::ALL {
             let _ = writeln!(text, "[collections.{}]\n{}", name.text(), key(name));
