@@ -155,7 +155,9 @@ impl fmt::Display for WriteError {
             WriteError::Conflict { what } => out.write_str(what),
             WriteError::TooLarge { what, limit } => write!(out, "{what} is over {limit} bytes"),
             WriteError::Busy => out.write_str("too many writes wait, or long reads hold too many versions: try again"),
-            WriteError::DiskFull => out.write_str("no writes are taken: disk full; nothing was changed. A few documents at a time can be deleted"),
+            WriteError::DiskFull => out.write_str(
+                "no writes are taken: disk full; nothing was changed. A few documents at a time can be deleted",
+            ),
             WriteError::Unavailable { why } => write!(out, "no writes are taken: {why}"),
             WriteError::Unknown { why } => write!(out, "the change may or may not be durable: {why}"),
         }

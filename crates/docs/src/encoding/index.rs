@@ -133,6 +133,31 @@ mod tests {
 
     use super::*;
 
+    /// Whether the key tells a number, and what an entry has of it otherwise.
+    #[track_caller]
+    fn check(text: &str, told: bool) {
+        let mut value = Vec::new();
+        include(b"1.0", &mut value);
+        include_written([&b"\"5.0\""[..], text.as_bytes(), b""].into_iter(), &mut value);
+        let found = written(&value, 1).unwrap();
+        assert_eq!(found.is_none(), told, "{text}");
+        if let Some(found) = found {
+            assert_eq!((found.at(0), found.at(2), found.at(3)), (None, None, None));
+            assert_eq!(found.at(1).and_then(written_number), Some(text.as_bytes()));
+        }
+        assert!(written(&value, 5).is_err());
+    }
+
+    #[test]
+    fn an_entry_has_the_whole_numbers_that_are_not_written_in_plain_digits() {
+        for text in ["5", "-3", "0", "5.5", "1e300", "-1e-3", "9223372036854775808.0", "true", "[1.0]", "", "1e999"] {
+            check(text, true);
+        }
+        for text in ["5.0", "1e2", "50e-1", "-0", "-0.0", "0E9", "-9223372036854775808.0", "9007199254740993.0"] {
+            check(text, false);
+        }
+    }
+
     proptest! {
         #[test]
         fn included_fields_come_back_in_order(fields in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..300), 0..4)) {
