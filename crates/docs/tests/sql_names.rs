@@ -164,6 +164,17 @@ fn a_name_that_two_queries_may_have_is_refused() {
             "write people.draft",
         ),
         (
+            "SELECT id FROM drafts WHERE EXISTS (SELECT 1 FROM people WHERE draft BETWEEN drafts.draft AND drafts.draft)",
+            64,
+            "write people.draft",
+        ),
+        (
+            "SELECT id FROM drafts WHERE EXISTS (SELECT 1 FROM people WHERE drafts.draft - draft = 0)",
+            79,
+            "write people.draft",
+        ),
+        ("SELECT id FROM drafts WHERE draft IN (SELECT draft + 0 FROM people)", 46, "write people.draft"),
+        (
             "SELECT id, total + 1 AS next FROM shut WHERE EXISTS (SELECT 1 FROM people WHERE next = 2)",
             81,
             "or a result column of an enclosing one",

@@ -147,7 +147,8 @@ impl Engine {
     fn publish(&self, place: Reservation<'_, Generation>, change: impl FnOnce(&mut Generation)) {
         let mut current = self.fail_stop.lock(&self.current, "a state was published");
         change(&mut current);
-        current.note_files();
+        let is_in_file = current.tables().any(|table| table.is_in_file());
+        current.is_in_file = is_in_file;
         place.replace(current.clone());
     }
 

@@ -34,7 +34,7 @@ pub(crate) enum LoggedKind {
 /// Iterator over a transaction's operations.
 #[derive(Clone, Copy)]
 pub(crate) struct LoggedOperations<'b> {
-    rest: &'b [u8],
+    pub(super) rest: &'b [u8],
     left: u32,
 }
 
@@ -46,11 +46,6 @@ impl<'b> LoggedOperations<'b> {
     /// Operations left.
     pub(super) fn len(&self) -> usize {
         self.left as usize
-    }
-
-    /// Their bytes.
-    pub(super) fn rest_bytes(&self) -> usize {
-        self.rest.len()
     }
 
     #[inline]

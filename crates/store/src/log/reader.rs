@@ -194,7 +194,7 @@ impl TransactionCursor {
         self.left = self.left.checked_sub(1)?;
         let Some(operations) = batch.operations_at(self.at) else { return Some(Err("transaction length")) };
         let version = self.version;
-        self.at += TRANSACTION_HEADER_BYTES + operations.logged.rest_bytes();
+        self.at += TRANSACTION_HEADER_BYTES + operations.logged.rest.len();
         self.version += 1;
         Some(Ok((version, operations)))
     }

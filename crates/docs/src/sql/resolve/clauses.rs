@@ -155,12 +155,12 @@ impl<'c> Resolver<'c> {
                         Expr::Column(column) if !is_signed(expr) => self.logical.columns[*column].name.clone(),
                         _ => texts.get(place).map_or_else(|| expr.to_string(), |text| (*text).to_owned()),
                     };
-                    self.check_item(expr, &resolved)?;
+                    self.check_item(&resolved)?;
                     self.output(name, resolved, at)?;
                 }
                 SelectItem::ExprWithAlias { expr, alias } => {
                     let resolved = self.expr(expr, Clause::Select)?;
-                    self.check_item(expr, &resolved)?;
+                    self.check_item(&resolved)?;
                     self.aliases.add(&alias.value, resolved.clone());
                     self.output(alias.value.clone(), resolved, at)?;
                 }
@@ -181,18 +181,6 @@ impl<'c> Resolver<'c> {
             }
         }
         Ok(())
-    }
-
-    /// Refuses a field of an enclosing query as a whole result column, if a collection of this query may have it too. In
-    /// `sku IN (SELECT sku FROM orders)` SQLite would take a column of `orders`, and the enclosing query's makes no sense.
-    fn check_item(&self, item: &ast::Expr, resolved: &Expr) -> Resolved<()> {
-        match (unnested(item), resolved) {
-            (ast::Expr::Identifier(ident), Expr::Outer(_)) => match self.may_have(&ident.value).first() {
-                Some(&own) => self.inner_or_outer(ident, own),
-                None => Ok(()),
-            },
-            _ => Ok(()),
-        }
     }
 
     pub(super) fn output(&mut self, name: String, expr: Expr, at: Location) -> Resolved<()> {

@@ -160,7 +160,6 @@ impl<'c> Resolver<'c> {
             return self.row_is(left, right, same, clause);
         }
         let (a, b) = (self.boxed(left, clause)?, self.boxed(right, clause)?);
-        self.check_compared([left, right], [&a, &b])?;
         let affinity = self.affinity(&a, &b);
         Ok(Expr::Is(same, affinity, a, b))
     }
@@ -221,7 +220,6 @@ impl<'c> Resolver<'c> {
         }
         let (a, b) = (self.boxed(left, clause)?, self.boxed(right, clause)?);
         if let Some(comparison) = comparison {
-            self.check_compared([left, right], [&a, &b])?;
             let affinity = self.affinity(&a, &b);
             return Ok(Expr::Compare(comparison, affinity, a, b));
         }

@@ -4,11 +4,10 @@
 //! found, it becomes an outer value of the subquery ([`Expr::Outer`]), similar to a parameter. The enclosing query passes the value where the inner
 //! query is used ([`SubqueryUse`]). Queries between the two pass it on.
 
-use sqlparser::ast::{self, Ident};
+use sqlparser::ast::Ident;
 use sqlparser::tokenizer::Location;
 
 use super::names::{Meaning, declared, is_row_id};
-use super::syntax::unnested;
 use super::{Clause, Resolved, Resolver, invalid, not_yet};
 use crate::sql::expressions::{Affinity, Expr, SubqueryUse};
 use crate::sql::values::json::Step;
@@ -178,20 +177,40 @@ impl<'c> Resolver<'c> {
         }
     }
 
-    /// Refuses the comparison of an enclosing query's field with itself, if the name without a collection may be a field of this
-    /// query: in `sku = goods.sku` nobody means `goods.sku` twice.
-    pub(super) fn check_compared(&self, written: [&ast::Expr; 2], resolved: [&Expr; 2]) -> Resolved<()> {
-        let [Expr::Outer(_), Expr::Outer(_)] = resolved else { return Ok(()) };
-        let (ident, idents) = match written.map(unnested) {
-            [ast::Expr::Identifier(ident), ast::Expr::CompoundIdentifier(idents)]
-            | [ast::Expr::CompoundIdentifier(idents), ast::Expr::Identifier(ident)] => (ident, idents),
-            _ => return Ok(()),
+    /// Refuses a field of an enclosing query that this one names with its collection and without, if the name alone may be a field of
+    /// this query: in `sku = goods.sku` nobody means `goods.sku` twice.
+    fn check_doubled(&self, idents: &[Ident]) -> Resolved<()> {
+        let Some(name) = idents.last() else { return Ok(()) };
+        let alone = |idents: &[Ident]| matches!(idents, [_]);
+        let is_other = |known: &&OuterField| {
+            let named_alike = known.idents.last().is_some_and(|last| last.value.eq_ignore_ascii_case(&name.value));
+            named_alike && alone(&known.idents) != alone(idents)
         };
-        let is_same = idents.last().is_some_and(|last| last.value.eq_ignore_ascii_case(&ident.value));
-        match self.may_have(&ident.value).first() {
-            Some(&own) if is_same => self.inner_or_outer(ident, own),
-            _ => Ok(()),
+        let Some(other) = self.logical.outer.iter().find(is_other) else { return Ok(()) };
+        let written_alone = if alone(idents) { name } else { other.idents.last().unwrap_or(name) };
+        match self.may_have(&name.value).first() {
+            Some(&own) => self.inner_or_outer(written_alone, own),
+            None => Ok(()),
         }
+    }
+
+    /// Refuses a result column made of fields of enclosing queries alone, if a collection of this query may have one of them too. In
+    /// `sku IN (SELECT sku FROM orders)` SQLite would take a column of `orders`, and the enclosing query's makes no sense.
+    pub(super) fn check_item(&self, resolved: &Expr) -> Resolved<()> {
+        let (mut own, mut outer) = (false, Vec::new());
+        resolved.walk(&mut |part| match part {
+            Expr::Column(_) | Expr::Path(..) | Expr::Aggregate(_) | Expr::GroupKey(_) => own = true,
+            Expr::Outer(place) => outer.push(*place),
+            _ => {}
+        });
+        for place in outer.into_iter().filter(|_| !own) {
+            if let [ident] = &self.logical.outer[place].idents[..]
+                && let Some(&own) = self.may_have(&ident.value).first()
+            {
+                return self.inner_or_outer(ident, own);
+            }
+        }
+        Ok(())
     }
 
     pub(super) fn inner_or_outer<T>(&self, ident: &Ident, own: usize) -> Resolved<T> {
@@ -212,6 +231,7 @@ impl<'c> Resolver<'c> {
         if self.around.len() > AROUND_MAX {
             return invalid(&format!("a subquery is at most {AROUND_MAX} queries deep if it uses their fields"), at);
         }
+        self.check_doubled(idents)?;
         let kind = if steps.is_empty() { self.kind_around(level, idents) } else { PLAIN };
         Ok(self.outer_field(OuterField { idents: idents.to_vec(), steps: steps.to_vec(), at, kind, whole: false }))
     }

@@ -159,11 +159,10 @@ impl Engine {
     fn look_at_disk(&self) -> Result<(), StoreError> {
         let space = &self.disk_space;
         self.note_growth();
-        // None if the disk is ample: then nothing is reserved.
-        let scarce = || Some(space.needed()).filter(|needed| !space.is_ample(needed.all));
-        if scarce().is_none() {
+        let needed_if_scarce = || Some(space.needed()).filter(|needed| !space.is_ample(needed.all));
+        if needed_if_scarce().is_none() {
             // Asked again under the lock of the pages: a transaction may have reserved some meanwhile.
-            self.tree.reserve(&|| scarce().unwrap_or_default(), 0)?;
+            self.tree.reserve(&|| needed_if_scarce().unwrap_or_default(), 0)?;
             space.set_full(false);
             return Ok(());
         }

@@ -68,7 +68,7 @@ impl StoreSnapshot<'_> {
     /// The same state for other threads. `None` if this snapshot refuses to wait for the disk
     /// ([`crate::Reader::ask_before_waiting`]); an `Across` always waits.
     pub fn across(&self) -> Option<Across<'_>> {
-        (!self.is_asking()).then(|| Across { view: self.view(), lost: self.lost_before() })
+        (!self.is_asking()).then(|| Across { view: self.view(), lost: self.lost })
     }
 
     /// Keys, in order, that divide a range into about `count` parts of about the same size, estimated from the tree's

@@ -38,7 +38,7 @@ pub struct StoreSnapshot<'r> {
     places: &'r Places,
     version: u64,
     /// Number of lost pages of the tree file before the first read.
-    lost: u64,
+    pub(super) lost: u64,
     /// See [`Reader::ask_before_waiting`].
     is_asking: bool,
 }
@@ -132,11 +132,6 @@ impl StoreSnapshot<'_> {
 
     pub(crate) fn is_asking(&self) -> bool {
         self.is_asking
-    }
-
-    /// Number of lost pages before the first read.
-    pub(crate) fn lost_before(&self) -> u64 {
-        self.lost
     }
 
     #[inline]

@@ -157,7 +157,7 @@ pub(crate) struct Leaves<'v, 'r> {
     direction: Direction,
     waiting: WaitLimits,
     /// Where the range was found to begin, in a forward scan.
-    beginning: Option<Beginning>,
+    pub(crate) beginning: Option<Beginning>,
     stage: Stage,
     /// The entries of the current leaf. They are lent: copies of them for each leaf made a merged scan a quarter slower.
     current: Option<LeafEntries<'v>>,
@@ -248,12 +248,6 @@ impl<'v> Leaves<'v, '_> {
                 return Ok(self.current.as_ref());
             }
         }
-    }
-
-    /// The beginning of the range, to be remembered: found with the first leaf, unless it was known.
-    #[inline]
-    pub(crate) fn found_beginning(&self) -> Option<Beginning> {
-        self.beginning
     }
 
     /// Finds the entries of the leaf that are in the range; false if there are none.

@@ -46,12 +46,6 @@ impl Generation {
         self.tree.meta().version.0.max(self.least_version)
     }
 
-    /// Finds out whether a memtable is in a file, after the memtables were changed.
-    pub(crate) fn note_files(&mut self) {
-        let is_in_file = self.tables().any(|table| table.is_in_file());
-        self.is_in_file = is_in_file;
-    }
-
     /// Number of pages, of the tree and of memtables in files, that the disk has failed to read so far.
     #[inline]
     pub(crate) fn lost(&self) -> u64 {
@@ -284,7 +278,7 @@ impl<'g> RangeScan<'g, '_> {
         if let Err(End::Error(_)) = end {
             return end;
         }
-        if let (Some((places, from)), Some(beginning)) = (cache, leaves.found_beginning()) {
+        if let (Some((places, from)), Some(beginning)) = (cache, leaves.beginning) {
             places.remember_beginning(tree, self.tree, from, beginning);
         }
         end
