@@ -41,6 +41,16 @@ impl<'a> IncludedValues<'a> {
         Ok(if text.is_empty() { None } else { Some(text) })
     }
 
+    /// What follows after `included` more fields, if these are the last ones: one value for each indexed field, `None` if the key tells
+    /// it. `None` instead of the values: the key tells all.
+    #[inline(always)]
+    pub(crate) fn written(mut self, included: usize) -> Result<Option<Self>, DamagedEntry> {
+        for _ in 0..included {
+            self.next()?;
+        }
+        Ok((!self.rest.is_empty()).then_some(self))
+    }
+
     /// The value at a place, counted from the next one; `None` if it is missing, or there are fewer.
     #[cold]
     pub(crate) fn at(mut self, place: usize) -> Option<&'a [u8]> {
@@ -66,17 +76,6 @@ impl<'a> IncludedValues<'a> {
     fn long_length(&mut self) -> Result<usize, DamagedEntry> {
         varint::take(&mut self.rest).and_then(|length| usize::try_from(length).ok()).ok_or(DamagedEntry)
     }
-}
-
-/// What follows the included fields in an entry's value, of which there are `included`: one value for each indexed field, `None` if
-/// the key tells it. `None` instead of the values: the key tells all.
-#[inline(always)]
-pub(crate) fn written(value: &[u8], included: usize) -> Result<Option<IncludedValues<'_>>, DamagedEntry> {
-    let mut values = IncludedValues::new(value);
-    for _ in 0..included {
-        values.next()?;
-    }
-    Ok((!values.rest.is_empty()).then_some(values))
 }
 
 /// The JSON text of a number as written, if these are the bytes of one.
@@ -139,13 +138,13 @@ mod tests {
         let mut value = Vec::new();
         include(b"1.0", &mut value);
         include_written([&b"\"5.0\""[..], text.as_bytes(), b""].into_iter(), &mut value);
-        let found = written(&value, 1).unwrap();
+        let found = IncludedValues::new(&value).written(1).unwrap();
         assert_eq!(found.is_none(), told, "{text}");
         if let Some(found) = found {
             assert_eq!((found.at(0), found.at(2), found.at(3)), (None, None, None));
             assert_eq!(found.at(1).and_then(written_number), Some(text.as_bytes()));
         }
-        assert!(written(&value, 5).is_err());
+        assert!(IncludedValues::new(&value).written(5).is_err());
     }
 
     #[test]

@@ -155,10 +155,10 @@ impl<'e, S: RowSink + ?Sized> Run<'e, S> {
         let (same, compiled) = (join.same, join.same.compiled);
         let value = entries.value(number)?;
         let mut slots: Slots<'_> = [&[]; SLOTS_MAX];
-        lay_out(compiled, value, &mut slots)?;
+        let rest = lay_out(compiled, value, &mut slots)?;
         if compiled.tests_key {
             entries.key_into(number, key)?;
-            lay_out_key(compiled, (key, value), &mut slots)?;
+            lay_out_key(compiled, (key, rest), &mut slots)?;
         }
         if !same.pass(&compiled.tests, &slots, arena)? {
             return Ok(());
@@ -244,10 +244,10 @@ fn lay_out_entry<'r, 'e: 'r>(
     key: &'r mut Vec<u8>,
     slots: &mut Slots<'r>,
 ) -> Result<(), End> {
-    lay_out(compiled, value, slots)?;
+    let rest = lay_out(compiled, value, slots)?;
     if !compiled.ordered.is_empty() {
         entries.key_into(number, key)?;
-        lay_out_key(compiled, (key, value), slots)?;
+        lay_out_key(compiled, (key, rest), slots)?;
     }
     Ok(())
 }

@@ -145,8 +145,8 @@ impl<'e, S: RowSink + ?Sized> Run<'e, S> {
     fn entry(&mut self, same: &Same<'e>, arena: &Bump, key: &[u8], value: &[u8]) -> Flow {
         self.count_row()?;
         let mut slots: Slots<'_> = [&[]; SLOTS_MAX];
-        lay_out(same.compiled, value, &mut slots)?;
-        lay_out_key(same.compiled, (key, value), &mut slots)?;
+        let rest = lay_out(same.compiled, value, &mut slots)?;
+        lay_out_key(same.compiled, (key, rest), &mut slots)?;
         if !same.pass(&same.compiled.tests, &slots, arena)? {
             return Ok(());
         }
@@ -347,21 +347,25 @@ impl Lookup {
     }
 }
 
-/// Decodes the included fields of an index entry into their slots.
+/// Decodes the included fields of an index entry that are used into their slots; returns the rest of its value.
 #[inline(always)]
-pub(super) fn lay_out<'r>(compiled: &CompiledPlan, value: &'r [u8], slots: &mut Slots<'r>) -> Result<(), Fault> {
+pub(super) fn lay_out<'r>(
+    compiled: &CompiledPlan,
+    value: &'r [u8],
+    slots: &mut Slots<'r>,
+) -> Result<IncludedValues<'r>, Fault> {
     let mut included = IncludedValues::new(value);
     for slot in slots.iter_mut().take(compiled.included) {
         *slot = included.next().map_err(|_| ENTRY)?.unwrap_or_default();
     }
-    Ok(())
+    Ok(included)
 }
 
 /// Decodes the values of an index entry's key into their slots; a number that the key does not tell, as its document writes it.
 #[inline(always)]
 pub(super) fn lay_out_key<'r>(
     compiled: &CompiledPlan,
-    (key, value): (&'r [u8], &'r [u8]),
+    (key, value): (&'r [u8], IncludedValues<'r>),
     slots: &mut Slots<'r>,
 ) -> Result<(), Fault> {
     let mut rest = key;
@@ -372,7 +376,7 @@ pub(super) fn lay_out_key<'r>(
         slots[ordered.slot] = rest;
     }
     if let Some(included) = compiled.untold
-        && let Some(written) = index::written(value, included).map_err(|_| ENTRY)?
+        && let Some(written) = value.written(included - compiled.included).map_err(|_| ENTRY)?
     {
         let mut place = 0;
         for ordered in &compiled.ordered {

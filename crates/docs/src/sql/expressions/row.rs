@@ -147,7 +147,7 @@ impl<'a> Scope<'a> {
                 Ok(included.next().map_err(|_| INDEX)?.map_or(FieldValue::Value(Value::Null), FieldValue::Json))
             }
             FieldPlace::IndexKey { place, included } => {
-                if let Some(written) = index::written(frame.value, included).map_err(|_| INDEX)?
+                if let Some(written) = IncludedValues::new(frame.value).written(included).map_err(|_| INDEX)?
                     && let Some(number) = written.at(place).and_then(index::written_number)
                 {
                     return Ok(FieldValue::Json(number));
