@@ -221,7 +221,7 @@ mod tests {
             while wait(&queue) {
                 let mut taken = Vec::new();
                 queue.take_into(&mut taken);
-                sender.send(taken).unwrap();
+                sender.send(taken).expect("the test receives");
             }
         };
         (receiver, std::thread::spawn(run))
