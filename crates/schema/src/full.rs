@@ -13,6 +13,7 @@ use serde_json::{Map, Value as Json};
 use super::Misfit;
 use super::integer::integer_of;
 use super::meter::{self, Limits, Stop};
+use super::pattern::{self, BACKTRACKS, Estimate, PATTERN_MEMORY_BYTES};
 use super::plain::{shown, spelling};
 use super::stored::{Stored, StoredNode};
 use super::unfolding::{self, Unfolding};
@@ -26,10 +27,6 @@ const BYTES: u64 = 1 << 20;
 const BYTES_PER_BYTE: u64 = 8;
 /// Stack that a check may take: threads have 2 MiB.
 const STACK_BYTES: usize = 768 << 10;
-/// Backtracks for one text, if a pattern needs a backtracking engine.
-const BACKTRACKS: usize = 20_000;
-/// Memory for the cached states of a pattern; beyond that the matcher runs without the cache.
-const PATTERN_MEMORY_BYTES: usize = 256 << 10;
 /// Number of subschemas that count as one step. It concerns subschemas that do not access the value and so are not counted
 /// elsewhere.
 const SUBSCHEMAS_PER_STEP: u64 = 16;
@@ -41,13 +38,13 @@ const MEMORIES: usize = 8192;
 /// Longest document for which the misfit is explained: an error may copy all of it.
 const EXPLAINED_BYTES_MAX: usize = 64 << 10;
 /// Longest message that includes values.
-const MESSAGE_BYTES_MAX: usize = 1024;
+pub(super) const MESSAGE_BYTES_MAX: usize = 1024;
 
 pub(crate) struct Full {
     validator: Validator<Stored>,
     unfolding: Unfolding,
-    /// Whether a pattern needs the backtracking engine.
-    backtracks: bool,
+    /// What matching a name against `patternProperties` costs.
+    names: Estimate,
 }
 
 impl std::fmt::Debug for Full {
@@ -61,12 +58,12 @@ impl Full {
         let unfolding = unfolding::of(schema)?;
         let linear = PatternOptions::regex().dfa_size_limit(PATTERN_MEMORY_BYTES);
         if let Ok(validator) = build(schema, linear) {
-            return Ok(Full { validator, unfolding, backtracks: false });
+            return Ok(Full { validator, unfolding, names: Estimate::of_names(schema, false) });
         }
         let backtracking =
             PatternOptions::fancy_regex().backtrack_limit(BACKTRACKS).dfa_size_limit(PATTERN_MEMORY_BYTES);
         let validator = build(schema, backtracking)?;
-        Ok(Full { validator, unfolding, backtracks: true })
+        Ok(Full { validator, unfolding, names: Estimate::of_names(schema, true) })
     }
 
     pub(crate) fn check(&self, document: StoredDocument<'_>) -> Result<(), Misfit> {
@@ -94,7 +91,7 @@ impl Full {
             bytes: BYTES + BYTES_PER_BYTE * bytes,
             stack_bytes: STACK_BYTES,
             visit_steps: 1 + self.unfolding.idle / SUBSCHEMAS_PER_STEP,
-            backtracks: if self.backtracks { BACKTRACKS } else { 0 },
+            names: self.names,
             name_bytes: if self.unfolding.has_unevaluated { NAME_BYTES } else { 0 },
             memories: MEMORIES,
             document: (document.text().as_ptr() as usize, document.text().len()),
@@ -103,7 +100,8 @@ impl Full {
 }
 
 fn build<E>(schema: &Json, patterns: PatternOptions<E>) -> Result<Validator<Stored>, String> {
-    let options = jsonschema::options_for::<Stored>().with_keyword("type", strict_type).with_pattern_options(patterns);
+    let options = jsonschema::options_for::<Stored>().with_keyword("type", strict_type);
+    let options = options.with_keyword("pattern", pattern::keyword).with_pattern_options(patterns);
     options.build(schema).map_err(|error| error.to_string())
 }
 
@@ -139,6 +137,12 @@ fn stopped(stop: Stop) -> Misfit {
         Stop::Steps => {
             format!(
                 "to check it against the JSON Schema takes over {STEPS} steps and {STEPS_PER_BYTE} for each byte of it"
+            )
+        }
+        Stop::PatternSteps => {
+            format!(
+                "to check it against the JSON Schema takes over {STEPS} steps and {STEPS_PER_BYTE} for each byte of it, and ended at \
+                 a `pattern`"
             )
         }
         Stop::Bytes => {

@@ -20,6 +20,7 @@ mod keywords;
 mod lint;
 mod looser;
 mod meter;
+mod pattern;
 mod plain;
 mod promise;
 mod row;

@@ -10,13 +10,13 @@ use std::cell::{Cell, RefCell};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 
+use super::pattern::Estimate;
+
 /// Called repeatedly, from any thread, during long work; returns true if the work is cancelled, and true from then on.
 pub type CancelCheck = Arc<dyn Fn() -> bool + Send + Sync>;
 
 /// Bytes that are read, compared or skipped per step.
 const BYTES_PER_STEP: usize = 64;
-/// Bytes per step for a backtracking pattern, which may read each byte of the text once for each start position.
-const PATTERN_BYTES_PER_STEP: usize = 1024;
 
 /// Size of an error without its value and its path: the keyword's path through a recursive schema.
 const ERROR_BYTES: usize = 8192;
@@ -32,8 +32,8 @@ pub(super) struct Limits {
     pub(super) stack_bytes: usize,
     /// Steps for entering a value.
     pub(super) visit_steps: u64,
-    /// Limit of backtracks if the schema has backtracking patterns; else 0.
-    pub(super) backtracks: usize,
+    /// What the library's matching of a field name against all `patternProperties` costs.
+    pub(super) names: Estimate,
     /// Memory for each field name that is read, if the library keeps names.
     pub(super) name_bytes: usize,
     /// Results of recursive schemas that the library may cache.
@@ -46,6 +46,8 @@ pub(super) struct Limits {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stop {
     Steps,
+    /// The same, while a `pattern` was matched.
+    PatternSteps,
     Bytes,
     Depth,
     /// It was cancelled.
@@ -59,7 +61,7 @@ const NOTHING: Limits = Limits {
     bytes: 0,
     stack_bytes: 0,
     visit_steps: 1,
-    backtracks: 0,
+    names: Estimate::NOTHING,
     name_bytes: 0,
     memories: 0,
     document: (0, 0),
@@ -119,7 +121,7 @@ pub(super) fn bounded<R>(limits: &Limits, work: impl FnOnce() -> R) -> Result<R,
     let done = catch_unwind(AssertUnwindSafe(work));
     let done = done.map_err(|payload| payload.downcast_ref::<Stop>().copied().unwrap_or(Stop::Panic));
     if allowed < u64::MAX {
-        let was_enough = limits.steps < allowed || !matches!(done, Err(Stop::Steps));
+        let was_enough = limits.steps < allowed || !matches!(done, Err(Stop::Steps | Stop::PatternSteps));
         let taken = limits.steps - LEFT.get().steps;
         ALLOWED.set(if was_enough { allowed - taken } else { 0 });
     }
@@ -145,18 +147,23 @@ pub(super) fn enter(bytes: usize) {
     }
 }
 
-/// Counts a text that a pattern may be matched against.
+/// Counts steps of matching a pattern.
 #[inline]
-pub(super) fn text(bytes: usize) {
-    let tries = bytes.min(LEFT.get().backtracks);
-    take_steps(1 + (bytes / BYTES_PER_STEP) as u64 + (bytes.saturating_mul(tries) / PATTERN_BYTES_PER_STEP) as u64);
+pub(super) fn pattern(steps: u64) {
+    take(steps, Stop::PatternSteps);
+}
+
+/// Stops the check because of a pattern that backtracks too often.
+pub(super) fn pattern_stopped() -> ! {
+    stop(Stop::PatternSteps)
 }
 
 /// Counts the reading of a field's name of so many bytes.
 #[inline]
 pub(super) fn name(bytes: usize) {
-    text(bytes);
-    let name_bytes = LEFT.get().name_bytes;
+    read(bytes);
+    let Limits { names, name_bytes, .. } = LEFT.get();
+    pattern(names.steps(bytes));
     if name_bytes > 0 {
         take_bytes(name_bytes + bytes);
     }
@@ -198,10 +205,15 @@ pub(super) fn give_bytes(bytes: usize) {
 
 #[inline]
 fn take_steps(steps: u64) {
+    take(steps, Stop::Steps);
+}
+
+#[inline]
+fn take(steps: u64, otherwise: Stop) {
     let mut left = LEFT.get();
     match left.steps.checked_sub(steps) {
         Some(steps) => left.steps = steps,
-        None => stop(Stop::Steps),
+        None => stop(otherwise),
     }
     LEFT.set(left);
     if left.steps < ASKED_AT.get() {

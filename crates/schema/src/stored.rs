@@ -71,12 +71,12 @@ impl<'a> Node<'a, Stored> for StoredNode<'a> {
     fn as_string(&self) -> Option<Cow<'a, str>> {
         match self {
             StoredNode::Name(name) => {
-                meter::text(name.len());
+                meter::read(name.len());
                 Some(Cow::Borrowed(name))
             }
             StoredNode::Value(value) => {
                 let stored = value.stored_string()?;
-                meter::text(stored.len());
+                meter::read(stored.len());
                 value.as_str()
             }
         }

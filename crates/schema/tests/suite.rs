@@ -9,4 +9,5 @@ mod formats;
 mod lints;
 mod looser;
 mod memory;
+mod patterns;
 mod types;
