@@ -10,13 +10,14 @@ use jsonschema::paths::Location;
 use jsonschema::{JsonType, Keyword, PatternOptions, ValidationError, Validator};
 use serde_json::{Map, Value as Json};
 
-use super::Misfit;
+use super::estimate::{BACKTRACKS, Estimate};
 use super::integer::integer_of;
 use super::meter::{self, Limits, Stop};
-use super::pattern::{self, BACKTRACKS, Estimate, PATTERN_MEMORY_BYTES};
+use super::pattern::{self, PATTERN_MEMORY_BYTES};
 use super::plain::{shown, spelling};
 use super::stored::{Stored, StoredNode};
 use super::unfolding::{self, Unfolding};
+use super::{MESSAGE_BYTES_MAX, Misfit};
 
 /// Steps of a check: accesses to values, and bytes read.
 const STEPS: u64 = 500_000;
@@ -37,8 +38,6 @@ const MEMORIES: usize = 8192;
 
 /// Longest document for which the misfit is explained: an error may copy all of it.
 const EXPLAINED_BYTES_MAX: usize = 64 << 10;
-/// Longest message that includes values.
-pub(super) const MESSAGE_BYTES_MAX: usize = 1024;
 
 pub(crate) struct Full {
     validator: Validator<Stored>,

@@ -13,6 +13,7 @@
 //! says how to write it). `1.0` and `1e3` are integers.
 
 mod equality;
+mod estimate;
 mod format;
 mod full;
 mod integer;
@@ -40,6 +41,8 @@ use serde_json::Value as Json;
 
 /// Deepest nesting of a schema's text (serde_json's own limit).
 pub const SCHEMA_DEPTH_MAX: usize = 127;
+/// Longest message that includes values.
+const MESSAGE_BYTES_MAX: usize = 1024;
 
 /// A compiled schema.
 #[derive(Debug)]

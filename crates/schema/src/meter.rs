@@ -10,7 +10,7 @@ use std::cell::{Cell, RefCell};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 
-use super::pattern::Estimate;
+use super::estimate::Estimate;
 
 /// Called repeatedly, from any thread, during long work; returns true if the work is cancelled, and true from then on.
 pub type CancelCheck = Arc<dyn Fn() -> bool + Send + Sync>;
