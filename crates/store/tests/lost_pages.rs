@@ -121,10 +121,12 @@ fn reads_of_a_file_that_was_cut_are_errors_or_right() {
 fn writes_that_touch_nothing_lost_go_on_and_a_checkpoint_copies_no_zeros() {
     let directory = tempfile::tempdir().unwrap();
     let (store, tree) = filled(directory.path());
+    // The checkpoint needs its leaf, which will be lost. Further writes go on until the store notices that the file is shorter, which may
+    // be before the first of them.
+    put(&store, tree, ROWS + 1).unwrap();
     cut(directory.path(), 50);
-    // All leaves are rewritten, so the lost ones are needed. Writes go on until the store notices that the file is shorter.
-    let rewritten = std::iter::once(ROWS + 1).chain((0..ROWS).step_by(7));
-    let taken: Vec<u32> = rewritten.take_while(|number| put(&store, tree, *number).is_ok()).collect();
+    let rewritten = (0..ROWS).step_by(7).take_while(|number| put(&store, tree, *number).is_ok());
+    let taken: Vec<u32> = std::iter::once(ROWS + 1).chain(rewritten).collect();
     assert!(store.checkpoint().is_err());
     let reader = store.reader().unwrap();
     check_reads(&reader, tree);
