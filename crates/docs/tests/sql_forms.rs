@@ -83,6 +83,7 @@ fn numbers_of_base_sixteen_are_sqlites() {
         "SELECT 0X AS x",
         "SELECT id FROM t WHERE a=1and b=2",
         "SELECT X'10' AS x + 1",
+        "SELECT X'1\nF'",
     ] {
         assert!(both.ours(wrong).is_err_and(|error| error.starts_with("prepare")), "{wrong}");
         assert!(both.theirs(wrong).is_err(), "{wrong}");

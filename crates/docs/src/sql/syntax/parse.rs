@@ -412,8 +412,9 @@ fn numbers(tokens: &mut Vec<TokenWithSpan>) -> Result<(), SqlError> {
     while place < tokens.len() {
         let TokenWithSpan { token, span } = &tokens[place];
         let mut end = span.end;
+        let number_end = |digits: &str| span.start.column + digits.len() as u64 + 2;
         let mut number = match token {
-            Token::HexStringLiteral(digits) if end.column - span.start.column == digits.len() as u64 + 2 => {
+            Token::HexStringLiteral(digits) if end.line == span.start.line && end.column == number_end(digits) => {
                 format!("0x{digits}")
             }
             Token::Number(text, false) => text.clone(),
