@@ -54,6 +54,16 @@ pub(crate) fn read(address: SocketAddr, since: u64, last: u64) -> Result<Vec<Tra
     }
 }
 
+/// Where the changes of a restored backup begin: its own number is too old, because the original may have given the next ones.
+pub(crate) fn beginning_of_restored(address: SocketAddr, version: u64) -> Result<u64, String> {
+    let target = format!("/_/changes?since={version}");
+    let reply = http::Client::new(address).ask("GET", &target, b"").map_err(|error| format!("{target}: {error}"))?;
+    match (reply.status, reply.json()["oldest"].as_u64()) {
+        (410, Some(oldest)) if oldest > version => Ok(oldest),
+        (status, _) => Err(format!("{target} of a restored backup is answered {status}: {}", reply.text())),
+    }
+}
+
 fn position_of(change: &Value, part: &Value) -> String {
     part.as_u64().map_or_else(|| change.to_string(), |part| format!("{change}.{part}"))
 }

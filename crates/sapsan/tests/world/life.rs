@@ -400,10 +400,11 @@ impl World {
     /// What the server of a backup has removed since its place.
     fn expire(&mut self, model: &mut Model, version: u64, address: SocketAddr) -> Result<u64, String> {
         let last = self.alone(Operation::LogSum, address)?;
-        let transactions = feed::read(address, version, last.number)?;
+        let beginning = feed::beginning_of_restored(address, version)?;
+        let transactions = feed::read(address, beginning, last.number)?;
         let World { history, counts, broken, .. } = self;
         Replay::new(model, history, counts, broken, vec![last]).run(&transactions, &mut [], seconds())?;
-        Ok(transactions.last().map_or(version, |last| last.number))
+        Ok(transactions.last().map_or(beginning, |last| last.number))
     }
 
     fn take_place(
