@@ -112,7 +112,7 @@ fn what_campaigns_found_stays_mended() {
         "(CAST(x.c AS TEXT), 1) >= ((SELECT q.c FROM u q WHERE q.id = 0), 0)",
         "((SELECT q.c FROM u q WHERE q.id = 0), 1) IN (SELECT CAST(q.c AS TEXT), q.b FROM u q)",
         "CASE CAST(x.c AS TEXT) WHEN (SELECT q.c FROM u q WHERE q.id = 0) THEN 1 END",
-        // Unary plus takes the affinity away, also that of a field.
+        // The result of unary plus has no affinity, whether its operand is a CAST or a field.
         "CAST(x.c AS TEXT) = +x.c",
         "x.c = +CAST(x.c AS TEXT)",
         "+CAST(x.c AS INTEGER) = '1'",

@@ -17,7 +17,7 @@ pub(super) const STATES_PER_STEP: usize = 8;
 const PLACES_FREE: u64 = 12;
 /// Bytes of a text, times the start positions that a backtracking match may try, in one step. Each byte is read for each of them.
 const TRIED_BYTES_PER_STEP: u64 = 128;
-/// The same, times the places, of a pattern with more than [`PLACES_FREE`].
+/// Bytes of a text, times the start positions, times the places, in one step: for a pattern with more than [`PLACES_FREE`] places.
 const TRIED_PLACES_PER_STEP: u64 = 64;
 
 /// How patterns are compiled.
@@ -25,7 +25,7 @@ pub(super) fn program() -> thompson::Config {
     thompson::Config::new().nfa_size_limit(Some(PROGRAM_BYTES_MAX)).which_captures(WhichCaptures::None)
 }
 
-/// See the module's text.
+/// The factors of a match's cost, beside the length of the text.
 #[derive(Clone, Copy)]
 pub(super) struct Estimate {
     /// Places of the pattern at which a match may be at once; 0 if they are too few to count.

@@ -45,8 +45,9 @@ pub(super) struct Limits {
 /// Why a check was stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stop {
+    /// The steps ended.
     Steps,
-    /// The same, while a `pattern` was matched.
+    /// The steps ended while a `pattern` was matched.
     PatternSteps,
     Bytes,
     Depth,

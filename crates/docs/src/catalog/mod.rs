@@ -213,7 +213,7 @@ impl From<PromisedKind> for FieldKind {
 /// One index.
 ///
 /// Fields are encoded by value: numbers and text as they are; a missing field and null as NULL; a boolean as the integer 1 or
-/// 0; an object or array as its minified text, as in queries. So an entry's key alone does not tell `true` from `1`, nor 5.0 from 5.
+/// 0; an object or array as its minified text, as in queries. So `true` and `1` have the same key, and so have 5.0 and 5.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IndexInfo {
     /// The indexed fields, in order. (The primary key follows them in each entry's key.)

@@ -6,8 +6,8 @@
 //! ```
 //!
 //! Length 0 is a missing field, or an indexed field that the key tells. The numbers in question are whole and are not written in
-//! plain digits: 5.0, 1e2, -0. Their key is that of the integer, because equal values have one place in an index, and their
-//! documents keep them as sent. Nearly all values end after the included fields, and are empty if there are none. A query that
+//! plain digits: 5.0, 1e2, -0. Equal values have one place in an index, so such a number has the key of the integer; the document
+//! keeps it as sent. Nearly all values end after the included fields, and are empty if there are none. A query that
 //! needs only these fields and the key's fields reads no document.
 
 use super::key::whole;
@@ -41,8 +41,8 @@ impl<'a> IncludedValues<'a> {
         Ok(if text.is_empty() { None } else { Some(text) })
     }
 
-    /// What follows after `included` more fields, if these are the last ones: one value for each indexed field, `None` if the key tells
-    /// it. `None` instead of the values: the key tells all.
+    /// The numbers as written, which follow after `included` more fields: one value for each indexed field, a missing one if the key
+    /// alone gives the number. `None` if the entry has no such number.
     #[inline(always)]
     pub(crate) fn written(mut self, included: usize) -> Result<Option<Self>, DamagedEntry> {
         for _ in 0..included {
@@ -132,7 +132,7 @@ mod tests {
 
     use super::*;
 
-    /// Whether the key tells a number, and what an entry has of it otherwise.
+    /// Checks whether an entry stores a number as written (`told` is false) or leaves it to the key.
     #[track_caller]
     fn check(text: &str, told: bool) {
         let mut value = Vec::new();

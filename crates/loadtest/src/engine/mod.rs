@@ -98,7 +98,7 @@ pub enum Load {
         /// Length of the load.
         duration: Duration,
     },
-    /// A closed load in which each connection is a user who follows a scenario.
+    /// A closed load: each connection stands for one user and sends the requests of the scenario one after the other.
     Users {
         /// Length of the load.
         duration: Duration,

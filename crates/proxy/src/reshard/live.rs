@@ -100,7 +100,7 @@ struct Changes {
 }
 
 impl Changes {
-    fn add(&mut self, plan: &CopyPlan, (command, change): (String, Change)) {
+    fn add(&mut self, plan: &CopyPlan, command: String, change: Change) {
         let is_write = !matches!(change, Change::Nothing | Change::Keys { is_removal: true, .. });
         match change {
             Change::Keys { database, keys, .. } => {
@@ -220,9 +220,9 @@ impl Reshard<'_> {
         while !is_over.load(Ordering::Acquire) {
             match stream.next(PAUSE) {
                 Ok(None) => {}
-                Ok(Some(change)) => {
+                Ok(Some((command, change))) => {
                     let mut changes = changes();
-                    changes.add(&self.plan, change);
+                    changes.add(&self.plan, command, change);
                     changes.offset = stream.offset();
                 }
                 Err(_) => match stream.resume() {

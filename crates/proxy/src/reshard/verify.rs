@@ -187,7 +187,7 @@ impl Reshard<'_> {
                 keys.retain(|key| self.plan.has(key));
                 for keys in keys.chunks(ASKED_AT_ONCE) {
                     self.check_stop()?;
-                    let extra = self.extra_keys(&mut source.server, (&mut node, place), keys, expiring)?;
+                    let extra = self.extra_keys(&mut source.server, &mut node, place, keys, expiring)?;
                     count += extra.len() as u64;
                     if !extra.is_empty() {
                         each(&mut node.reader.server, &extra)?;
@@ -202,7 +202,8 @@ impl Reshard<'_> {
     fn extra_keys(
         &self,
         source: &mut Server,
-        (node, place): (&mut Compared, usize),
+        node: &mut Compared,
+        place: usize,
         keys: &[Vec<u8>],
         expiring: Expiring,
     ) -> Result<Vec<Vec<u8>>, ReshardError> {

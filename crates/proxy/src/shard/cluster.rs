@@ -311,7 +311,7 @@ impl Shard {
         let followed = match () {
             () if link.owner != Key::NONE && is_bound(&client, request) => Err(MOVED_MEANWHILE.to_vec()),
             () if request.copied == 0 || request.redirects >= REDIRECTS_MAX || node == link.node => Err(error),
-            () => self.send_on(link, &mut client, io, request, (node, redirect.is_moved)),
+            () => self.send_on(link, &mut client, io, request, node, redirect.is_moved),
         };
         if followed.is_err() {
             client.fail_transaction();
@@ -327,7 +327,8 @@ impl Shard {
         client: &mut Client,
         io: &mut Io<'_>,
         request: &PendingRequest,
-        (node, is_moved): (u16, bool),
+        node: u16,
+        is_moved: bool,
     ) -> Result<(), Vec<u8>> {
         let (key, role) = if link.owner == Key::NONE {
             let key = self.shared_link(link.pool, node, io).ok_or_else(|| self.unavailable(link.pool, node))?;

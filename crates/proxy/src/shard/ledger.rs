@@ -17,7 +17,7 @@ const CLIENT_PART: usize = 4;
 /// Clients that wait because of memory are read again once less than this many eighths of the bound is held.
 const CALM_PARTS_OF_8: usize = 7;
 
-/// See the module.
+/// The bytes that one loop holds for its clients, and their bounds.
 pub(crate) struct Ledger {
     /// Bytes held for clients, beside the buffers of connections.
     kept_bytes: usize,

@@ -284,7 +284,7 @@ impl Shard {
             traffic: Some(Arc::clone(&self.node_traffic)),
             tls,
         };
-        let key = self.links.insert(|key| NodeConnection::new(key, (node, pool), owner));
+        let key = self.links.insert(|key| NodeConnection::new(key, node, pool, owner));
         let protocol = NodeProtocol { key, shard: self.this.upgrade()?, lp: self.lp.clone() };
         match connections.connect(outgoing, Box::new(protocol)) {
             Ok(id) => {

@@ -123,7 +123,7 @@ pub(crate) struct Holder {
     pub(crate) looks: u32,
 }
 
-/// See the module.
+/// A connection to a node: shared by clients, or reserved for one.
 pub(crate) struct NodeConnection {
     pub(crate) key: Key,
     pub(crate) id: ConnectionId,
@@ -159,7 +159,7 @@ pub(crate) struct NodeConnection {
 
 impl NodeConnection {
     /// A connection that is about to be opened; its id is set then.
-    pub(crate) fn new(key: Key, (node, pool): (u16, u16), owner: Key) -> NodeConnection {
+    pub(crate) fn new(key: Key, node: u16, pool: u16, owner: Key) -> NodeConnection {
         NodeConnection {
             key,
             id: NOT_OPENED,

@@ -193,7 +193,7 @@ impl Shard {
     /// connection on which nobody else waits is not read until there is room. One on which others wait is read on until the client holds
     /// much more, and gets no new requests.
     #[cold]
-    fn hold_back(&mut self, link: &mut NodeConnection, key: Key, (held, next): (usize, Option<u32>), io: &mut Io<'_>) {
+    fn hold_back(&mut self, link: &mut NodeConnection, key: Key, held: usize, next: Option<u32>, io: &mut Io<'_>) {
         let pool = &mut self.pools[usize::from(link.pool)];
         if link.owner == Key::NONE && pool.connection(link.node) == link.key {
             pool.forget(link.node, link.key);
@@ -343,7 +343,7 @@ impl Shard {
         };
         self.ledger.enter(client, io);
         if Client::is_full(held, &self.config.limits) {
-            self.hold_back(link, request.client, (held, next), io);
+            self.hold_back(link, request.client, held, next, io);
         }
     }
 

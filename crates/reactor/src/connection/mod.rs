@@ -200,6 +200,12 @@ impl Link {
         was_paused
     }
 
+    /// Ends a pause if there is one; `input` is to be called in any case.
+    pub(crate) fn call_input(&mut self) {
+        self.paused = false;
+        self.wants_input = true;
+    }
+
     /// Whether the protocol must stop producing.
     #[inline]
     pub(crate) fn is_congested(&self) -> bool {

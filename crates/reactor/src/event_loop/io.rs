@@ -115,8 +115,7 @@ impl Io<'_> {
 
     /// Ends a pause if there is one, and has [`Protocol::input`] called in the next tick in any case.
     pub fn call_input(&mut self) {
-        self.link.paused = false;
-        self.link.wants_input = true;
+        self.link.call_input();
     }
 
     /// Charges requests against this connection's budget for the tick, and reads the clock at every few requests. `false`: the

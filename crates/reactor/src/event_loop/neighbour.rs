@@ -116,8 +116,7 @@ impl Neighbour<'_> {
 
     /// Ends a pause if there is one, and has its protocol's `input` called in the next tick in any case.
     pub fn call_input(&mut self) {
-        self.link.paused = false;
-        self.link.wants_input = true;
+        self.link.call_input();
         self.lists.touch(self.link);
     }
 

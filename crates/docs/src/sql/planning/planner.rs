@@ -507,7 +507,7 @@ impl Planner<'_> {
         if is_key {
             return FieldPlace::IndexKey { place: index.fields.len(), included: index.included.len() };
         }
-        // An index entry has the value, not its spelling: not that of a fraction, of a boolean, of an array.
+        // An index entry does not store how a fraction, a boolean or an array was written.
         let kind = info.field(&column.name).map_or(FieldKind::Any, |field| field.kind);
         let is_typed = !column.inside && (!column.bare || matches!(kind, FieldKind::Integer | FieldKind::Text));
         if let Some(place) = index.fields.iter().position(|field| *field == column.name).filter(|_| is_typed) {

@@ -106,7 +106,7 @@ mod model {
         (held, page, view)
     }
 
-    /// The same with the view in force, and the one that follows it.
+    /// A page that a published view reaches, and the view that follows it.
     fn published() -> (Held, Page, std::sync::Arc<Published<View>>, View) {
         let (mut held, page, view) = views();
         let next = View { page: Page::new(), _hold: held.hold(2, Vec::new()) };
